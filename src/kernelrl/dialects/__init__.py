@@ -1,0 +1,49 @@
+"""Dialects: the languages that a kernel may be written in, one file each.
+
+A dialect says what counts as a genuine kernel (static rules on Python's `ast`), and how a prompt shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+
+from kernelrl.errors import UserError
+from kernelrl.verdict import Violation
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A kernel language.
+
+    Attributes:
+        name: as it stands in configs, candidates and verdicts.
+        title: how a prompt names it, e.g. "C++ with OpenMP".
+        find_violations: source text -> the rules that it breaks; empty for a genuine kernel.
+        example: a complete honest candidate, shown in prompts as the one-shot example.
+        example_task: the task that the example solves (KernelBench format).
+    """
+
+    name: str
+    title: str
+    find_violations: Callable[[str], list[Violation]]
+    example_task: str
+    example: str
+
+
+def names() -> list[str]:
+    """Names of all dialects: the modules of this folder that define `DIALECT`."""
+    return sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def get(name: str) -> Dialect:
+    """The dialect of that name.
+
+    Raises:
+        UserError: there is none; lists those there are.
+    """
+    if name not in names():
+        raise UserError(f"dialect {name!r} is not known; choose one of {', '.join(names())}")
+    return import_module(f"{__name__}.{name}").DIALECT

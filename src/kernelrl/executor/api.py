@@ -1,0 +1,92 @@
+"""What every execution engine offers, and the settings that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from kernelrl.candidate import Candidate
+from kernelrl.task import Task
+from kernelrl.verdict import Verdict
+
+
+class Request(BaseModel):
+    """One candidate against one task. `candidate` is None for a completion without a kernel: that is a verdict too."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task: Task
+    candidate: Candidate | None
+    dialect: str
+    """The dialect that was asked for; named in the verdict also when there is no kernel."""
+
+
+class ExecutorSettings(BaseModel):
+    """Settings of an execution engine (`configs/executor`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    engine: Literal["local"] = "local"
+    protocol: str = "kernelrl"
+    """Name that the verdicts carry for these settings."""
+    device: str = "auto"
+    """`auto`, `cpu` or `cuda`."""
+    workers: int | None = None
+    """Number of candidates that are built or prepared at once; None: one per core."""
+    threads: int | None = None
+    """Threads of one timed or checked run; None: all cores."""
+    trials: int = 5
+    """Number of runs on fresh inputs whose outputs must be right."""
+    timing: bool = True
+    """Measure speedup; otherwise every time in the verdict is None."""
+    min_pairs: int = 7
+    """Number of interleaved (reference, candidate) pairs before the interval is looked at."""
+    max_pairs: int = 30
+    timing_budget_s: float = 2.0
+    """Time for the timed pairs of one candidate (in seconds), beyond `min_pairs`."""
+    target_width: float = 0.1
+    """Stop timing when the interval's width is below this share of the median."""
+    build_timeout_s: float = 60.0
+    """Time for one native build (in seconds)."""
+    load_timeout_s: float = 30.0
+    """Time for importing the candidate and constructing `ModelNew`, builds not counted (in seconds)."""
+    run_timeout_s: float = 10.0
+    """Time for one call of `forward` (in seconds)."""
+    memory_mb: int = 4096
+    """Private memory that a candidate may allocate (in MiB)."""
+    output_mb: int = 16
+    """Size of any file that a candidate writes (in MiB)."""
+    cache_dir: str = "~/.cache/kernelrl"
+    """Folder of the build cache and the verdict cache."""
+    verdict_cache: bool = True
+    seed: int = 0
+    """Root of the hidden input seeds."""
+
+
+class Executor(Protocol):
+    """Judges candidates. Thread-safe; close it or use it as a context manager."""
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Verdict]:
+        """Verdicts in the order of the requests. Equal requests are judged once."""
+        ...
+
+    def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
+        """(index, verdict) as they come, each index once."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+def make_executor(settings: ExecutorSettings | Mapping[str, Any] | None = None) -> Executor:
+    """Start the engine that the settings name. Cheap: processes start with the first request."""
+    from kernelrl.executor.local import LocalExecutor
+
+    if not isinstance(settings, ExecutorSettings):
+        settings = ExecutorSettings.model_validate(settings or {})
+    return LocalExecutor(settings)

@@ -1,0 +1,134 @@
+"""`Record`: one line of the run's ledger, and the append-only files that hold them.
+
+A ledger is a folder of JSON-lines shards, one per writing process. A line counts only when it is whole (ends in a
+newline and parses); torn or corrupt lines are skipped and counted, never silently.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from kernelrl.verdict import Verdict
+
+SCHEMA_VERSION = 1
+
+
+class Record(BaseModel):
+    """One completion and all that became of it. Rewards can be recomputed from it without running anything."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    """Unique in the ledger and the same when the work is repeated, e.g. `grpo/12/3`: stage, step, index."""
+    stage: str
+    """`curate`, `grpo` or `eval`."""
+    step: int
+    """Policy step (optimizer updates before the completion was sampled); 0 outside training."""
+    policy: str
+    """Name of the policy or the teacher that wrote the completion."""
+    task_id: str
+    prompt: str
+    completion: str
+    verdict: Verdict
+    rewards: dict[str, float] = Field(default_factory=dict)
+    """Reward parts by name."""
+    reward: float | None = None
+    """The composed reward; None: left out of the loss (infrastructure)."""
+    machine: str = ""
+    version: str = ""
+    """Version of kernelrl."""
+    time: float = Field(default_factory=time.time)
+    """Unix time (in seconds)."""
+
+
+class Ledger:
+    """An append-only folder of records.
+
+    Args:
+        folder: created when the first record is written.
+        shard: name of this process's file; give each writing process its own (`rank0`, …).
+    """
+
+    def __init__(self, folder: str | Path, shard: str = "rank0"):
+        self.folder = Path(folder)
+        self.path = self.folder / f"{shard}.jsonl"
+        self.skipped = 0
+        """Number of lines that the last read skipped because they were torn or corrupt."""
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Write records in one go and flush them to disk."""
+        data = b"".join(record.model_dump_json().encode() + b"\n" for record in records)
+        if not data:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "ab+") as file:
+            file.seek(0, os.SEEK_END)
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a killed writer left half a line: close it, so that only that line is lost
+                    file.write(b"\n")
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def __iter__(self) -> Iterator[Record]:
+        """Whole records of every shard, in order of writing within a shard."""
+        self.skipped = 0
+        for path in sorted(self.folder.glob("*.jsonl")):
+            with open(path, "rb") as file:
+                for line in file:
+                    if not line.strip():
+                        continue
+                    try:
+                        yield Record.model_validate_json(line)
+                    except ValidationError:
+                        self.skipped += 1
+
+    def set_aside(self, superseded: Callable[[Record], bool]) -> int:
+        """Move this shard's records that a resumed run is about to repeat into `superseded/`, and say how many.
+
+        Nothing is deleted: the superseded lines stay readable beside the ledger. Torn and corrupt lines stay where they are.
+        """
+        if not self.path.exists():
+            return 0
+        kept: list[bytes] = []
+        moved: list[bytes] = []
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            try:
+                record = Record.model_validate_json(line)
+            except ValidationError:
+                kept.append(line)
+                continue
+            (moved if superseded(record) else kept).append(line)
+        if moved:
+            aside = self.folder / "superseded" / self.path.name
+            aside.parent.mkdir(exist_ok=True)
+            with open(aside, "ab") as file:
+                file.write(b"".join(moved))
+                file.flush()
+                os.fsync(file.fileno())
+            write_atomically(self.path, b"".join(kept))
+        return len(moved)
+
+
+def write_atomically(path: Path, data: bytes | str) -> None:
+    """Write a file so that a reader or a crash sees the old content or the new, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "wb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON file atomically, indented, keys in the given order."""
+    write_atomically(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

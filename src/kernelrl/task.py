@@ -1,0 +1,83 @@
+"""`Task`: a PyTorch program to replace, in KernelBench's format.
+
+The format is a Python file that defines `Model` (an `nn.Module`), `get_inputs()` (the arguments of `forward`) and
+`get_init_inputs()` (the arguments of `Model.__init__`). This file checks the text only; running it is the executor's work.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from kernelrl.errors import TaskError
+
+REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
+
+
+class Task(BaseModel):
+    """One program to replace. Frozen: the ledger holds it as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    """Unique within a data set."""
+    source: str
+    """Python source text in KernelBench's format."""
+    category: str = "unknown"
+    """Kind of work, e.g. `elementwise`, `softmax`, `matmul`."""
+    level: int | None = None
+    """KernelBench level (1 single operator, 2 fusion, 3 architecture), None where the origin has none."""
+    origin: str = "user"
+    """Where the task comes from, e.g. `synthetic`, `kernelbench`."""
+    ops: tuple[str, ...] = ()
+    """Operators in order of application, where known; the unit by which train and held-out sets are split."""
+    rtol: float | None = None
+    """Relative tolerance; None: the executor's default for the output's dtype."""
+    atol: float | None = None
+    """Absolute tolerance; None: the executor's default for the output's dtype."""
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 (hex) of all that decides a verdict: the source and the tolerances."""
+        return hashlib.sha256(repr((self.source, self.rtol, self.atol)).encode()).hexdigest()
+
+    @classmethod
+    def from_file(cls, path: str | Path, **fields: object) -> Task:
+        """Read a KernelBench-format file.
+
+        Raises:
+            TaskError: the file is missing, is not text, does not parse, or lacks one of the required names.
+        """
+        path = Path(path)
+        try:
+            source = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise TaskError(f"task file {path}: no such file") from None
+        except (UnicodeDecodeError, IsADirectoryError):
+            raise TaskError(f"task file {path}: not a text file; a task is Python source") from None
+        task = cls.model_validate({"id": path.stem, "source": source, **fields})
+        task.check_source(name=str(path))
+        return task
+
+    def check_source(self, name: str | None = None) -> None:
+        """Check the format without running anything.
+
+        Raises:
+            TaskError: names the task, the line or the missing names.
+        """
+        name = name or f"task {self.id}"
+        try:
+            tree = ast.parse(self.source)
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None)
+            raise TaskError(f"{name}: syntax error on line {line}: {getattr(error, 'msg', error)}") from None
+        defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+        missing = [required for required in REQUIRED_NAMES if required not in defined]
+        if missing:
+            raise TaskError(
+                f"{name}: does not define {', '.join(missing)}; a task needs class Model, get_inputs() and get_init_inputs()"
+            )

@@ -1,0 +1,143 @@
+"""`Verdict`: all that the executor found out about one candidate. A stable, public format (docs/verdict.md).
+
+`None` means "not measured"; a number is always a measurement.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+SCHEMA_VERSION = 1
+
+Status = Literal[
+    "correct", "incorrect", "illegal", "compile_error", "runtime_error", "timeout", "killed", "infrastructure"
+]
+Stage = Literal["none", "parsed", "legal", "compiled", "ran", "correct"]
+STAGES: tuple[Stage, ...] = ("none", "parsed", "legal", "compiled", "ran", "correct")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Violation(_Frozen):
+    """A rule that the candidate broke. One violation makes it `illegal`."""
+
+    rule: str
+    """Name of the rule, e.g. `library_call` (docs/executor.md lists them)."""
+    evidence: str
+    """What was seen, short enough to read: the call, the operator, the attribute."""
+    line: int | None = None
+    """Line of the candidate's source, where one is known."""
+
+
+class TrialError(_Frozen):
+    """Why one trial failed. Trials that passed leave no entry."""
+
+    trial: int
+    """Index of the trial."""
+    kind: Literal["mismatch", "shape", "dtype", "device", "count", "type", "layout", "non_finite", "exception"]
+    message: str
+    max_abs: float | None = None
+    """Largest absolute difference from the reference (in the output's unit)."""
+    max_rel: float | None = None
+    """Largest relative difference from the reference."""
+    mismatched: float | None = None
+    """Share of elements outside the tolerance, 0 to 1."""
+
+
+class Speedup(_Frozen):
+    """Reference time over candidate time, from interleaved pairs; `low` and `high` bound the median (95 % bootstrap)."""
+
+    median: float
+    low: float
+    high: float
+    pairs: int
+    """Number of (reference, candidate) pairs measured."""
+
+
+class Build(_Frozen):
+    """What compiling the candidate's native code came to."""
+
+    ok: bool
+    seconds: float
+    """Wall time of the compiler (in seconds); 0 when every unit came from the cache."""
+    cached: bool
+    units: int
+    """Number of native modules."""
+    log: str = ""
+    """Compiler output, shortened."""
+
+
+class Verdict(_Frozen):
+    """All that is known about one candidate on one task."""
+
+    schema_version: int = SCHEMA_VERSION
+    task_id: str
+    candidate: str | None
+    """sha256 of the candidate (dialect and source); None: the completion held no kernel."""
+    status: Status
+    stage: Stage
+    """The last stage that was passed."""
+    dialect: str
+    device: str
+    """Where it ran: `cpu`, `cuda:0`, …"""
+    violations: tuple[Violation, ...] = ()
+    errors: tuple[TrialError, ...] = ()
+    trials: int = 0
+    """Number of trials whose outputs were compared, timed runs included."""
+    reference_ms: float | None = None
+    """Median time of one reference call (in milliseconds)."""
+    candidate_ms: float | None = None
+    """Median time of one candidate call (in milliseconds)."""
+    speedup: Speedup | None = None
+    coverage: float | None = None
+    """Share of the candidate's own kernels in its time, 0 to 1 (Dr. Kernel's PR); None: not measured."""
+    operators: dict[str, int] | None = None
+    """Library operators that ran in one traced call, with counts; None: not traced."""
+    build: Build | None = None
+    """None: nothing was compiled."""
+    feedback: str = ""
+    """One paragraph for a person or a policy: what happened and where."""
+    log: str = ""
+    """The candidate's own output, shortened."""
+    protocol: str = "kernelrl"
+    """Name of the executor settings that were followed."""
+    interpreted: bool = False
+    """True: Triton's interpreter ran it, so there is no time."""
+    cached: bool = False
+    """True: the verdict came from the verdict cache."""
+    seconds: float = 0.0
+    """Wall time of the evaluation (in seconds)."""
+    machine: str = ""
+    """Fingerprint of the machine and the toolchain."""
+
+    @model_validator(mode="after")
+    def _status_ties_fields(self) -> Verdict:
+        if self.violations and self.status not in ("illegal", "infrastructure"):
+            raise ValueError(f"a verdict with violations is illegal, not {self.status}")
+        if self.status == "illegal" and not self.violations:
+            raise ValueError("an illegal verdict names the rule")
+        if (self.status == "correct") != (self.stage == "correct"):
+            raise ValueError(f"status {self.status} does not fit stage {self.stage}")
+        return self
+
+    @property
+    def correct(self) -> bool:
+        """Correct and legal."""
+        return self.status == "correct"
+
+    @property
+    def legal(self) -> bool:
+        """There is a kernel and no rule was seen broken."""
+        return self.reached("legal") and self.status != "illegal"
+
+    def reached(self, stage: Stage) -> bool:
+        """Whether the candidate passed `stage`."""
+        return STAGES.index(self.stage) >= STAGES.index(stage)
+
+    def to_json(self) -> dict[str, Any]:
+        """The public JSON form."""
+        return self.model_dump(mode="json")
