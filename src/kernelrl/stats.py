@@ -1,0 +1,129 @@
+"""Estimates and their intervals: bootstrap, pass@k, fast_p. NumPy only.
+
+Shapes: N values or samples, T tasks, R resamples. Intervals are percentile bootstrap intervals (Efron 1979) and depend
+on nothing but the values and the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Interval = tuple[float, float]
+
+RESAMPLES = 2000
+
+
+def bootstrap_interval(
+    values: ArrayLike,
+    statistic: Literal["median", "mean"] = "median",
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Interval of the median or mean of N independent values.
+
+    Args:
+        values: (N,) numbers, e.g. the ratios of interleaved timing pairs.
+        level: coverage of the interval, 0 to 1.
+
+    Returns:
+        (low, high). One value gives an interval of width 0, which says nothing about its spread.
+
+    Raises:
+        ValueError: there are no values, or one is not finite.
+    """
+    values_N = np.asarray(values, dtype=np.float64)
+    if values_N.ndim != 1 or not values_N.size or not np.isfinite(values_N).all():
+        raise ValueError(f"bootstrap needs one row of finite values, got {values_N}")
+    picks_RN = np.random.default_rng(seed).integers(values_N.size, size=(resamples, values_N.size))
+    reduce = np.median if statistic == "median" else np.mean
+    return _percentiles(reduce(values_N[picks_RN], axis=1), level)
+
+
+def ratio_interval(
+    totals: ArrayLike, counts: ArrayLike, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """Interval of `sum(totals) / sum(counts)` when tasks, not samples, are independent (clustered bootstrap).
+
+    The samples of one task succeed and fail together, so whole tasks are resampled. A rate, a mean reward, a mean of
+    pass@k and the logarithm of a geometric mean are all such ratios.
+
+    Args:
+        totals: (T,) sum of the quantity over each task's samples, e.g. the number of correct samples.
+        counts: (T,) number of samples that the sum ran over.
+
+    Returns:
+        (low, high); (nan, nan) where no task has a sample.
+    """
+    return _percentiles(_resampled_ratios(totals, counts, resamples, seed), level)
+
+
+def ratio_difference_interval(
+    after: tuple[ArrayLike, ArrayLike],
+    before: tuple[ArrayLike, ArrayLike],
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Interval of the ratio of `after` minus the ratio of `before`, paired by task.
+
+    Both are (totals, counts) as in `ratio_interval`, over the same T tasks in the same order: each resample draws the
+    same tasks for both, so what makes a task hard cancels.
+    """
+    return _percentiles(_resampled_ratios(*after, resamples, seed) - _resampled_ratios(*before, resamples, seed), level)
+
+
+def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
+    """Probability that one of k samples is correct, unbiased: 1 - C(n-c, k) / C(n, k).
+
+    Source: Chen et al. 2021, "Evaluating Large Language Models Trained on Code", eq. 1.
+
+    Raises:
+        ValueError: unless 0 <= c <= n and 1 <= k <= n.
+    """
+    n, c = num_samples, num_correct
+    if not (0 <= c <= n and 1 <= k <= n):
+        raise ValueError(f"pass@k needs 0 <= c <= n and 1 <= k <= n, got n={n}, c={c}, k={k}")
+    return 1.0 - float(np.prod(1.0 - k / np.arange(n - c + 1, n + 1))) if n - c >= k else 1.0
+
+
+def fast_p(correct: Sequence[bool], speedups: Sequence[float | None], p: float) -> float:
+    """Share of all samples that are correct and more than `p` times as fast as the reference.
+
+    Source: Ouyang et al. 2025, "KernelBench", section 3.3. `fast_0` is the correct rate; a speedup that was not
+    measured (None) counts as no faster than any p > 0. NaN where there are no samples.
+    """
+    return float(np.mean(is_fast(correct, speedups, p))) if correct else float("nan")
+
+
+def is_fast(correct: Sequence[bool], speedups: Sequence[float | None], p: float) -> NDArray[np.bool_]:
+    """(N,) which samples `fast_p` counts."""
+    correct_N = np.asarray(correct, dtype=bool)
+    speedups_N = np.array([np.nan if speedup is None else speedup for speedup in speedups], dtype=np.float64)
+    return correct_N & (speedups_N > p) if p > 0 else correct_N
+
+
+def geometric_mean(values: ArrayLike) -> float:
+    """Geometric mean of positive values; NaN where there are none."""
+    values_N = np.asarray(values, dtype=np.float64)
+    return float(np.exp(np.log(values_N).mean())) if values_N.size else float("nan")
+
+
+def _resampled_ratios(totals: ArrayLike, counts: ArrayLike, resamples: int, seed: int) -> NDArray[np.float64]:
+    totals_T, counts_T = np.asarray(totals, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    picks_RT = np.random.default_rng(seed).integers(max(totals_T.size, 1), size=(resamples, totals_T.size))
+    with np.errstate(invalid="ignore"):  # a resample without samples is 0 / 0: NaN, left out of the percentiles
+        ratios_R: NDArray[np.float64] = totals_T[picks_RT].sum(axis=1) / counts_T[picks_RT].sum(axis=1)
+    return ratios_R
+
+
+def _percentiles(values_R: NDArray[np.float64], level: float) -> Interval:
+    known = values_R[~np.isnan(values_R)]
+    if not known.size:
+        return float("nan"), float("nan")
+    low, high = np.percentile(known, [50 * (1 - level), 50 * (1 + level)])
+    return float(low), float(high)

@@ -1,0 +1,95 @@
+"""Estimates and intervals against hand-computed values and known coverage."""
+
+from itertools import combinations
+from math import isnan
+
+import numpy as np
+import pytest
+
+from kernelrl.stats import (
+    bootstrap_interval,
+    fast_p,
+    geometric_mean,
+    pass_at_k,
+    ratio_difference_interval,
+    ratio_interval,
+)
+
+
+def test_interval_holds_the_statistic_and_repeats():
+    ratios = [1.1, 1.2, 1.15, 1.18, 1.22, 1.3, 1.05]
+    low, high = bootstrap_interval(ratios)
+    assert 1.05 <= low <= np.median(ratios) <= high <= 1.3
+    assert (low, high) == bootstrap_interval(ratios)
+    assert bootstrap_interval(ratios, level=0.5)[0] >= low
+
+
+def test_interval_of_equal_values_is_that_value():
+    assert bootstrap_interval([2.0] * 9) == (2.0, 2.0)
+    assert bootstrap_interval([2.0]) == (2.0, 2.0)
+
+
+@pytest.mark.parametrize("bad", [[], [1.0, float("nan")], [float("inf")], [[1.0], [2.0]]])
+def test_interval_refuses_what_it_cannot_use(bad):
+    with pytest.raises(ValueError, match="finite"):
+        bootstrap_interval(bad)
+
+
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+def test_interval_covers_the_truth_about_as_often_as_it_says(statistic):
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(300):
+        low, high = bootstrap_interval(rng.normal(5.0, 1.0, size=30), statistic=statistic, resamples=400)
+        covered += low <= 5.0 <= high
+    assert 0.88 <= covered / 300 <= 0.99
+
+
+def test_ratio_interval_resamples_tasks_not_samples():
+    """Ten tasks, each all right or all wrong: 100 samples carry the information of 10."""
+    totals, counts = [10, 0] * 5, [10] * 10
+    low, high = ratio_interval(totals, counts)
+    independent_low, independent_high = bootstrap_interval([1.0, 0.0] * 50, "mean")
+    assert high - low > 2.5 * (independent_high - independent_low)
+    assert low < 0.5 < high
+
+
+def test_ratio_interval_with_missing_samples():
+    assert ratio_interval([1, 0], [1, 0]) == (1.0, 1.0)
+    assert all(isnan(bound) for bound in ratio_interval([0, 0], [0, 0]))
+    assert all(isnan(bound) for bound in ratio_interval([], []))
+
+
+def test_paired_difference_is_narrower_than_the_tasks_are_different():
+    """Task difficulty spans 0 to 1, and every task gains exactly one sample in ten."""
+    before = (np.arange(10), np.full(10, 10))
+    after = (np.arange(10) + 1, np.full(10, 10))
+    assert ratio_difference_interval(after, before) == pytest.approx((0.1, 0.1))
+    low, high = ratio_interval(*before)
+    assert high - low > 0.2
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(1, 0, 1), (4, 1, 2), (5, 2, 3), (6, 6, 1), (6, 5, 2), (7, 0, 7), (8, 3, 8)])
+def test_pass_at_k_is_the_share_of_subsets_with_a_hit(n, c, k):
+    subsets = list(combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(3, 4, 1), (3, 1, 4), (3, 1, 0), (0, 0, 1), (3, -1, 1)])
+def test_pass_at_k_refuses_impossible_counts(n, c, k):
+    with pytest.raises(ValueError, match="pass@k needs"):
+        pass_at_k(n, c, k)
+
+
+def test_fast_p_counts_correct_and_strictly_faster_samples():
+    correct = [True, True, True, False, True]
+    speedups = [0.5, 1.0, 1.6, 9.0, None]
+    assert fast_p(correct, speedups, 0) == pytest.approx(4 / 5)
+    assert fast_p(correct, speedups, 1) == pytest.approx(1 / 5)
+    assert fast_p(correct, speedups, 2) == 0
+    assert isnan(fast_p([], [], 1))
+
+
+def test_geometric_mean():
+    assert geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
+    assert isnan(geometric_mean([]))
