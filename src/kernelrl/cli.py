@@ -1,0 +1,200 @@
+"""`kernelrl COMMAND [overrides]`: dispatch to the stages, and the help texts.
+
+Stages are imported when they run: `--help` and `doctor` do not wait for torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from kernelrl import __version__
+from kernelrl.errors import KernelRLError, UserError
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command that Hydra configures."""
+
+    summary: str
+    module: str
+    """Holds `run(cfg)`."""
+    makes: str
+    """The artefact."""
+    overrides: tuple[str, ...]
+    examples: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    """Stages whose artefacts it reads: in a sweep their folders stay where they are."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A command with options of its own."""
+
+    summary: str
+    module: str
+    """Holds `main(arguments) -> exit code`."""
+
+
+STAGES = {
+    "curate": Stage(
+        summary="make tasks and verified (task, reasoning, kernel) triples",
+        module="kernelrl.data.curate",
+        makes="OUTPUT_DIR/data: sft.parquet, tasks_train.parquet, tasks_heldout.parquet, summary.json, records/",
+        overrides=("tasks=NAME", "teacher=NAME", "tasks.num_train=N", "tasks.num_heldout=N"),
+        examples=("kernelrl curate recipe=toy", "kernelrl curate tasks.num_train=500 seed=1"),
+    ),
+    "sft": Stage(
+        summary="fine-tune a base model on the triples (TRL's SFTTrainer)",
+        module="kernelrl.sft",
+        makes="OUTPUT_DIR/sft: base/ (the model before), checkpoints/, final/ (model and tokenizer), log.jsonl",
+        overrides=("model=tiny|smollm2|hf", "sft.data=FOLDER", "sft.trainer.FIELD=VALUE (fields of trl.SFTConfig)"),
+        examples=("kernelrl sft recipe=toy", "kernelrl sft model=hf model.name=Qwen/Qwen3-0.6B"),
+        inputs=("curate",),
+    ),
+    "grpo": Stage(
+        summary="train the policy on the executor's verdicts (TRL's GRPOTrainer)",
+        module="kernelrl.grpo",
+        makes="OUTPUT_DIR/grpo: checkpoints/, final/ (model and tokenizer), records/ (every completion), log.jsonl",
+        overrides=("reward=NAME", "grpo.policy=FOLDER", "grpo.trainer.FIELD=VALUE (fields of trl.GRPOConfig)"),
+        examples=("kernelrl grpo recipe=toy", "kernelrl grpo -m recipe=toy seed=0,1,2"),
+        inputs=("curate", "sft"),
+    ),
+    "eval": Stage(
+        summary="compare policies on the held-out tasks: pass@k, fast_p, speedup",
+        module="kernelrl.eval",
+        makes="OUTPUT_DIR/eval/POLICY: records/, metrics.json; OUTPUT_DIR/results.json",
+        overrides=("eval.samples=K", "eval.temperature=T", "+eval.policies.NAME=FOLDER"),
+        examples=("kernelrl eval recipe=toy", "kernelrl eval recipe=toy eval.samples=16 eval.folder=outputs/k16"),
+        inputs=("curate", "sft", "grpo"),
+    ),
+    "report": Stage(
+        summary="one HTML page: learning curves, funnel, speedups, sample kernels",
+        module="kernelrl.eval.report",
+        makes="OUTPUT_DIR/report.html",
+        overrides=("report.file=FILE",),
+        examples=("kernelrl report recipe=toy",),
+        inputs=("curate", "sft", "grpo", "eval"),
+    ),
+    "pipeline": Stage(
+        summary="curate, sft, grpo, eval and report in order",
+        module="kernelrl.pipeline",
+        makes="all of the above in OUTPUT_DIR, and the table of results in the terminal",
+        overrides=("recipe=NAME", "name=NAME", "seed=N", "every override of the stages"),
+        examples=("kernelrl pipeline recipe=demo", "kernelrl pipeline recipe=toy output_dir=outputs/first"),
+    ),
+}
+TOOLS = {
+    "check": Tool("judge one kernel, or a file of them, against a KernelBench-format reference", "kernelrl.check"),
+    "doctor": Tool("show what this machine can do, and what would have to be installed", "kernelrl.doctor"),
+}
+SHARED_OVERRIDES = """\
+  recipe=NAME          a set of choices that belong together: demo (20 minutes on two cores), toy (3 minutes)
+  output_dir=FOLDER    where everything goes (default outputs/NAME); the same command resumes there
+  name=NAME seed=N dialect=cpp|triton model=NAME executor=NAME reward=NAME tracker=wandb|none"""
+SHARED_OPTIONS = """\
+  --cfg job            print the config and stop; with --resolve, interpolations filled in
+  -m, --multirun       run once per combination of comma-separated values, each in a folder named by its overrides
+  --config-dir FOLDER  a folder with configs of your own"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _dispatch(words)
+    except KernelRLError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; the same command resumes", file=sys.stderr)
+        code = 130
+    sys.exit(code)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_top_help())
+        return 0 if words else 2
+    command, *rest = words
+    if command in ("-V", "--version", "version"):
+        print(f"kernelrl {__version__}")
+        return 0
+    if command in TOOLS:
+        tool: Callable[[list[str]], int] = import_module(TOOLS[command].module).main
+        return tool(rest)
+    if command not in STAGES:
+        import difflib
+
+        close = difflib.get_close_matches(command, [*STAGES, *TOOLS], n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join([*STAGES, *TOOLS])}"
+        raise UserError(f"unknown command {command!r}; {hint}")
+    if "-h" in rest or "--help" in rest:
+        print(_stage_help(command))
+        return 0
+    _run_stage(command, rest)
+    return 0
+
+
+def _run_stage(command: str, rest: list[str]) -> None:
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+    from omegaconf import DictConfig
+
+    from kernelrl import configs
+    from kernelrl.console import set_up_logging
+
+    configs.check_overrides([word for word in rest if not word.startswith("-") and "=" not in word])
+    set_up_logging()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors to us instead of printing them
+    sys.argv = [f"kernelrl {command}", *rest]
+
+    @hydra.main(config_path=str(configs.config_dir()), config_name=command, version_base=configs.HYDRA_VERSION_BASE)
+    def run(cfg: DictConfig) -> Any:
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            _move_to_sweep_folder(cfg, STAGES[command].inputs, HydraConfig.get().job.override_dirname)
+        return str(import_module(STAGES[command].module).run(cfg))
+
+    try:
+        run()
+    except configs.ConfigError as error:
+        raise configs.explain(error, command) from None
+
+
+def _move_to_sweep_folder(cfg: Any, inputs: Sequence[str], override_dirname: str) -> None:
+    """Give a job of a sweep a folder named by its overrides; what it reads stays where it was."""
+    for stage in inputs:
+        cfg[stage].folder = str(cfg[stage].folder)
+    cfg.output_dir = os.path.join(cfg.output_dir, override_dirname.replace("/", "_"))
+
+
+def _top_help() -> str:
+    lines = [f"  {name:<10}{entry.summary}" for name, entry in [*STAGES.items(), *TOOLS.items()]]
+    return (
+        "usage: kernelrl COMMAND [key=value ...]\n\n"
+        "kernelrl trains language models to write kernels: every kernel is compiled, run, checked and timed.\n\n"
+        "commands:\n" + "\n".join(lines) + "\n\n"
+        "Start with `kernelrl doctor`, then `kernelrl pipeline recipe=toy`. `kernelrl COMMAND --help` says more."
+    )
+
+
+def _stage_help(command: str) -> str:
+    stage = STAGES[command]
+    return (
+        f"usage: kernelrl {command} [key=value ...] [options]\n\n"
+        f"{command}: {stage.summary}.\n\n"
+        f"makes:\n  {stage.makes}\n\n"
+        f"main overrides:\n" + "\n".join(f"  {line}" for line in stage.overrides) + "\n"
+        f"{SHARED_OVERRIDES}\n\n"
+        f"options:\n{SHARED_OPTIONS}\n\n"
+        "examples:\n" + "\n".join(f"  {line}" for line in stage.examples)
+    )
+
+
+if __name__ == "__main__":
+    main()

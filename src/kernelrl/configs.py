@@ -1,0 +1,110 @@
+"""Finding and composing the Hydra configs, and explaining an override that does not fit."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from kernelrl.errors import UserError
+
+HYDRA_VERSION_BASE = "1.3"
+ConfigError = (HydraException, OmegaConfBaseException)
+"""What Hydra and OmegaConf raise about a config or an override."""
+
+
+def config_dir() -> Path:
+    """The folder of the configs: inside the installed package, or at the root of the checkout."""
+    package = Path(__file__).parent
+    shipped = package / "configs"
+    return shipped if shipped.is_dir() else package.parents[1] / "configs"
+
+
+def compose_config(command: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """The config of a command, as Hydra composes it on the command line (interpolations not resolved).
+
+    Raises:
+        UserError: an override does not fit; one line, with the close match.
+    """
+    try:
+        return _compose(command, overrides)
+    except ConfigError as error:
+        raise explain(error, command) from None
+
+
+def explain(error: Exception, command: str) -> UserError:
+    """One line for what Hydra says about a config: the thing, the value, and the close match."""
+    text = str(error)
+    if unknown := re.search(r"Could not (?:override|find|delete) '([^']+)'", text):
+        name = unknown.group(1)
+        group, _, option = name.rpartition("/")
+        if group and group in _groups():
+            return UserError(f"no option {option!r} in config group {group!r}{_close_match(option, _options(group))}")
+        name = name.partition("@")[0]
+        return UserError(f"unknown override {name!r}{_close_match(name, [*_keys(command), *_groups()])}")
+    if "LexerNoViableAltException" in text or "no viable alternative" in text or "mismatched input" in text:
+        return UserError(f"override is not of the form key=value: {text.splitlines()[-1].strip() or text.splitlines()[0]}")
+    first, *rest = (line.strip() for line in text.splitlines() if line.strip())
+    cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
+    key = next((line for line in rest if line.startswith("full_key:")), "")
+    return UserError("; ".join(dict.fromkeys(part for part in (first, cause, key) if part)))
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Check that every word is an override.
+
+    Raises:
+        UserError: names the word that is not.
+    """
+    parser = OverridesParser.create()
+    for override in overrides:
+        try:
+            parser.parse_override(override)
+        except HydraException:
+            raise UserError(f"{override!r} is not an override; write key=value, e.g. seed=1 or recipe=toy") from None
+
+
+def _compose(command: str, overrides: Sequence[str]) -> DictConfig:
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(config_dir()), job_name="kernelrl", version_base=HYDRA_VERSION_BASE):
+        return compose(command, overrides=list(overrides))
+
+
+def _keys(command: str) -> list[str]:
+    """Every key of the command's config without overrides, e.g. `sft.trainer.learning_rate`."""
+    return list(_walk(OmegaConf.to_container(_compose(command, ()))))
+
+
+def _walk(value: object, prefix: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            name = f"{prefix}.{key}" if prefix else str(key)
+            yield name
+            yield from _walk(child, name)
+
+
+def _groups() -> list[str]:
+    return sorted(path.name for path in config_dir().iterdir() if path.is_dir())
+
+
+def _options(group: str) -> list[str]:
+    return sorted(path.stem for path in (config_dir() / group).glob("*.yaml"))
+
+
+def _close_match(name: str, known: Sequence[str]) -> str:
+    """`; did you mean …?`, or the short list of what there is."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if not close:  # a right name at a wrong place, e.g. `learning_rate` for `sft.trainer.learning_rate`
+        close = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
+    if close:
+        return f"; did you mean {' or '.join(repr(key) for key in close[:3])}?"
+    top = [key for key in known if "." not in key]
+    return f"; choose one of {', '.join(top)}"

@@ -1,0 +1,101 @@
+"""What a person sees while a command runs: one console on stderr, progress with time left, log lines.
+
+Results (tables, JSON) go to stdout through their own commands; everything here goes to stderr.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+LINE_EVERY_S = 10.0
+"""Seconds between two progress lines where stderr is no terminal."""
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console that is not folded at 80 columns when its stream goes to a file or a pipe."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else 120)
+
+
+console = make_console(stderr=True)
+
+
+def set_up_logging() -> None:
+    """Send `logging` of kernelrl (from INFO) and of libraries (from WARNING) to the console."""
+    handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler], force=True)
+    logging.getLogger("kernelrl").setLevel(logging.INFO)
+
+
+class Tracker:
+    """What `track` yields. A note is a short text behind the bar, e.g. `317 correct`."""
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        """Count `n` more finished items."""
+        raise NotImplementedError
+
+
+@contextmanager
+def track(total: int, description: str) -> Iterator[Tracker]:
+    """Show the progress of `total` items: count, elapsed time and time left."""
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Progress(*columns, console=console) as progress:
+            yield _BarTracker(progress, total, description)
+    else:
+        tracker = _LineTracker(total, description)
+        yield tracker
+        tracker.print_line()
+
+
+class _BarTracker(Tracker):
+    def __init__(self, progress: Progress, total: int, description: str):
+        self._progress = progress
+        self._task = progress.add_task(description, total=total, note="")
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        self._progress.update(self._task, advance=n, note=note)
+
+
+class _LineTracker(Tracker):
+    def __init__(self, total: int, description: str):
+        self._total, self._description = total, description
+        self._count, self._note = 0, ""
+        self._started = self._printed = time.monotonic()
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        self._count += n
+        self._note = note
+        if time.monotonic() - self._printed >= LINE_EVERY_S:
+            self.print_line()
+
+    def print_line(self) -> None:
+        self._printed = time.monotonic()
+        elapsed = self._printed - self._started
+        parts = [f"{self._description} {self._count}/{self._total}", f"{_clock(elapsed)} elapsed"]
+        if 0 < self._count < self._total:
+            parts.append(f"{_clock(elapsed / self._count * (self._total - self._count))} left")
+        if self._note:
+            parts.append(self._note)
+        console.print(", ".join(parts), highlight=False, markup=False, soft_wrap=True)
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

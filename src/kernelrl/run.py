@@ -1,0 +1,153 @@
+"""Stage folders: where a stage keeps what it made, so that the same command resumes and a finished stage stays finished.
+
+A stage folder holds `settings.yaml` (what the run was asked to do), `done.json` (its figures, written last) and a lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from kernelrl import __version__
+from kernelrl.errors import UserError
+from kernelrl.records import write_atomically, write_json
+
+SETTINGS = "settings.yaml"
+DONE = "done.json"
+LOCK = ".lock"
+NUM_DIFFERENCES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class StageFolder:
+    """The folder of one run of one stage, opened by `open_stage`."""
+
+    path: Path
+    done: bool
+    """Finished earlier with the same settings: the stage returns at once."""
+
+    def finish(self, figures: Mapping[str, Any]) -> None:
+        """Mark the stage as finished. `figures` is what a reader wants to know about it; JSON values."""
+        if _is_main_rank():
+            write_json(self.path / DONE, {"version": __version__, **figures})
+
+
+@contextmanager
+def open_stage(name: str, folder: str | Path, settings: Mapping[str, Any] | DictConfig) -> Iterator[StageFolder]:
+    """Create or reopen the folder of a stage, for this process alone.
+
+    Args:
+        name: of the stage, for messages.
+        folder: created with its parents where it is missing.
+        settings: all that decides what the stage makes, digests of its inputs included. YAML values.
+
+    Raises:
+        UserError: another process has the folder open, or it holds a run with other settings.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{name}: cannot create folder {folder}: {error.strerror}; choose another output_dir=") from None
+    if not _is_main_rank():  # the main rank locks, compares and writes for all
+        yield StageFolder(folder, is_done(folder))
+        return
+    with open(folder / LOCK, "a+") as lock:
+        _take(lock, name, folder)
+        _compare_or_write(name, folder, settings)
+        yield StageFolder(folder, is_done(folder))
+
+
+def is_done(folder: str | Path) -> bool:
+    """Whether the stage of that folder has finished."""
+    return (Path(folder) / DONE).exists()
+
+
+def read_figures(folder: str | Path) -> dict[str, Any]:
+    """The figures that `StageFolder.finish` wrote; empty for a stage that has not finished."""
+    path = Path(folder) / DONE
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def require_free_disk(folder: str | Path, num_bytes: int) -> None:
+    """Check that the disk under `folder`, which need not exist yet, has room.
+
+    Raises:
+        UserError: names the folder, what is needed and what is there (in GiB).
+    """
+    folder = Path(folder).absolute()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if free < num_bytes:
+        raise UserError(
+            f"no disk space under {folder}: {num_bytes / 2**30:.1f} GiB needed, {free / 2**30:.1f} GiB free; "
+            "free some or choose another output_dir="
+        )
+
+
+def _is_main_rank() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _take(lock: IO[str], name: str, folder: Path) -> None:
+    # lockf, not flock: a forked child that outlives a killed stage must not keep its lock
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        raise UserError(
+            f"{name}: folder {folder} is in use by process {lock.read().strip() or 'unknown'}; "
+            "wait for it, or choose another output_dir="
+        ) from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+
+
+def _compare_or_write(name: str, folder: Path, settings: Mapping[str, Any] | DictConfig) -> None:
+    text = OmegaConf.to_yaml(_as_config(settings), resolve=True)
+    path = folder / SETTINGS
+    if not path.exists():
+        write_atomically(path, text)
+        return
+    old = _flatten(OmegaConf.to_container(OmegaConf.load(path)))
+    new = _flatten(OmegaConf.to_container(OmegaConf.create(text)))
+    differing = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    if differing:
+        shown = [f"{key} was {old.get(key)!r}, now {new.get(key)!r}" for key in differing[:NUM_DIFFERENCES_SHOWN]]
+        if len(differing) > NUM_DIFFERENCES_SHOWN:
+            shown.append(f"and {len(differing) - NUM_DIFFERENCES_SHOWN} more")
+        raise UserError(
+            f"{name}: folder {folder} holds a run with other settings ({'; '.join(shown)}); "
+            "choose another output_dir=, or delete that folder"
+        )
+
+
+def _as_config(settings: Mapping[str, Any] | DictConfig) -> DictConfig:
+    if isinstance(settings, DictConfig):
+        return settings
+    # nodes of the run's config are resolved where they stand: their interpolations need their parents
+    plain = {
+        key: OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        for key, value in settings.items()
+    }
+    return OmegaConf.create(plain)
+
+
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one: `{"a": {"b": 1}}` -> `{"a.b": 1}`."""
+    if not isinstance(value, dict) or not value:
+        return {prefix: value}
+    flat: dict[str, Any] = {}
+    for key, child in value.items():
+        flat |= _flatten(child, f"{prefix}.{key}" if prefix else str(key))
+    return flat
