@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 ENTRY_POINT = "ModelNew"
 MAX_SOURCE_CHARS = 1_000_000
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+-]*)[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)  # linear in any text: completions are hostile
 _ENTRY = re.compile(rf"^(?:class[ \t]+{ENTRY_POINT}\b|{ENTRY_POINT}[ \t]*=)", re.MULTILINE)
 
 
@@ -43,19 +43,26 @@ class Completion(BaseModel):
     answer: str
     """The text after the reasoning."""
     source: str | None
-    """Source of the kernel: the last complete fenced block of the answer that defines the entry point; None: no kernel."""
+    """The kernel: the last complete fenced block of the answer that defines the entry point; None: there is none."""
 
     @classmethod
     def parse(cls, text: str) -> Completion:
         """Split reasoning from answer and pick the kernel.
 
         Drafts lose: fences inside the reasoning never count, and of the complete blocks in the answer that define
-        `ModelNew` the last wins. An unterminated `<think>` leaves no answer. A block that is never closed (a truncated
-        completion) does not count, and neither does one of more than `MAX_SOURCE_CHARS` characters or with null bytes.
+        `ModelNew` the last wins. An unterminated `<think>` leaves no answer after it. A block that is never closed (a
+        truncated completion) does not count, and neither does one of more than `MAX_SOURCE_CHARS` characters or with
+        null bytes.
         """
+        text = text.encode("utf-8", "replace").decode()  # lone surrogates can neither be stored nor compiled
         reasoning, answer = _split_reasoning(text)
-        kernels = [block for block in _complete_blocks(answer) if _is_kernel(block)]
-        return cls(text=text, reasoning=reasoning, answer=answer, source=kernels[-1] if kernels else None)
+        source = next((block for block in reversed(_complete_blocks(answer)) if _is_kernel(block)), None)
+        return cls(text=text, reasoning=reasoning, answer=answer, source=source)
+
+    @cached_property
+    def blocks(self) -> tuple[str, ...]:
+        """Contents of the complete fenced blocks of the answer, in order."""
+        return tuple(_complete_blocks(self.answer))
 
     def candidate(self, dialect: str) -> Candidate | None:
         """The kernel as a `Candidate`, or None where the completion has none."""
@@ -63,27 +70,33 @@ class Completion(BaseModel):
 
 
 def _split_reasoning(text: str) -> tuple[str, str]:
-    head, closed, answer = text.rpartition("</think>")
-    if closed:
-        return head.replace("<think>", "", 1).strip(), answer
-    before, opened, unfinished = text.partition("<think>")
-    return (unfinished.strip(), before) if opened else ("", text)
+    head, closed, tail = text.rpartition("</think>")
+    answer, opened, unfinished = tail.partition("<think>")
+    reasoning = head.replace("<think>", "", 1) if closed else unfinished
+    return reasoning.strip(), answer
 
 
 def _complete_blocks(answer: str) -> list[str]:
+    """CommonMark's fenced blocks, but a fence that names a language restarts a block that was never closed."""
+    answer = answer.replace("\r\n", "\n")
     blocks = []
     opened: re.Match[str] | None = None
     for fence in _FENCE.finditer(answer):
-        if opened is None:
+        marks, language = fence[2], fence[3].strip()
+        fits = opened is None or (marks[0] == opened[2][0] and len(marks) >= len(opened[2]))
+        if not fits or marks[0] in language:
+            continue
+        if opened is None or language:
             opened = fence
-        elif (
-            fence.group(1)[0] == opened.group(1)[0]
-            and len(fence.group(1)) >= len(opened.group(1))
-            and not fence.group(2)
-        ):
-            blocks.append(answer[opened.end() + 1 : fence.start()])
+        else:
+            blocks.append(_outdent(answer[opened.end() + 1 : fence.start()], len(opened[1])))
             opened = None
     return blocks
+
+
+def _outdent(block: str, indent: int) -> str:
+    """Take the fence's own indentation from every line, as far as the line has it."""
+    return re.sub(rf"^[ \t]{{1,{indent}}}", "", block, flags=re.MULTILINE) if indent else block
 
 
 def _is_kernel(block: str) -> bool:
