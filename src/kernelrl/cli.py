@@ -5,12 +5,14 @@ Stages are imported when they run: `--help` and `doctor` do not wait for torch.
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 from kernelrl import __version__
 from kernelrl.errors import KernelRLError, UserError
@@ -108,8 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = _dispatch(words)
     except KernelRLError as error:
-        print(f"error: {error}", file=sys.stderr)
-        code = error.exit_code
+        code = _print_error(error)
     except KeyboardInterrupt:
         print("interrupted; the same command resumes", file=sys.stderr)
         code = 130
@@ -128,8 +129,6 @@ def _dispatch(words: list[str]) -> int:
         tool: Callable[[list[str]], int] = import_module(TOOLS[command].module).main
         return tool(rest)
     if command not in STAGES:
-        import difflib
-
         close = difflib.get_close_matches(command, [*STAGES, *TOOLS], n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join([*STAGES, *TOOLS])}"
         raise UserError(f"unknown command {command!r}; {hint}")
@@ -144,21 +143,28 @@ def _run_stage(command: str, rest: list[str]) -> None:
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
-    from omegaconf import DictConfig
+    from omegaconf import DictConfig, OmegaConf
 
     from kernelrl import configs
     from kernelrl.console import set_up_logging
 
-    configs.check_overrides([word for word in rest if not word.startswith("-") and "=" not in word])
+    overrides = _overrides(rest)
+    configs.check_overrides(overrides)
     set_up_logging()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors to us instead of printing them
-    sys.argv = [f"kernelrl {command}", *rest]
+    sys.argv = [f"kernelrl {command}", *(word for word in rest if word not in overrides), *overrides]
 
     @hydra.main(config_path=str(configs.config_dir()), config_name=command, version_base=configs.HYDRA_VERSION_BASE)
-    def run(cfg: DictConfig) -> Any:
-        if HydraConfig.get().mode == RunMode.MULTIRUN:
-            _move_to_sweep_folder(cfg, STAGES[command].inputs, HydraConfig.get().job.override_dirname)
-        return str(import_module(STAGES[command].module).run(cfg))
+    def run(cfg: DictConfig) -> None:
+        try:
+            if HydraConfig.get().mode == RunMode.MULTIRUN:
+                _move_to_sweep_folder(cfg, STAGES[command].inputs, HydraConfig.get().job.override_dirname)
+            OmegaConf.to_container(cfg, resolve=True)  # an interpolation that leads nowhere is found before the work
+            print(import_module(STAGES[command].module).run(cfg))
+        except KernelRLError as error:
+            sys.exit(_print_error(error))  # Hydra lets SystemExit pass; to other exceptions it adds lines of its own
+        except configs.ConfigError as error:
+            sys.exit(_print_error(configs.explain(error, command)))
 
     try:
         run()
@@ -166,15 +172,35 @@ def _run_stage(command: str, rest: list[str]) -> None:
         raise configs.explain(error, command) from None
 
 
+def _print_error(error: KernelRLError) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return error.exit_code
+
+
+def _overrides(words: list[str]) -> list[str]:
+    """The words that are overrides, wherever they stand between Hydra's options."""
+    from hydra._internal.utils import get_args_parser
+
+    class Parser(type(get_args_parser())):  # type: ignore[misc]
+        def error(self, message: str) -> NoReturn:
+            raise UserError(f"{message}; see `kernelrl COMMAND --help`")
+
+    parser = get_args_parser()
+    parser.__class__ = Parser
+    overrides: list[str] = parser.parse_intermixed_args(words).overrides
+    return overrides
+
+
 def _move_to_sweep_folder(cfg: Any, inputs: Sequence[str], override_dirname: str) -> None:
     """Give a job of a sweep a folder named by its overrides; what it reads stays where it was."""
     for stage in inputs:
         cfg[stage].folder = str(cfg[stage].folder)
-    cfg.output_dir = os.path.join(cfg.output_dir, override_dirname.replace("/", "_"))
+    cfg.output_dir = str(Path(cfg.output_dir) / override_dirname.replace("/", "_"))
 
 
 def _top_help() -> str:
-    lines = [f"  {name:<10}{entry.summary}" for name, entry in [*STAGES.items(), *TOOLS.items()]]
+    summaries = {name: entry.summary for name, entry in STAGES.items()} | {n: tool.summary for n, tool in TOOLS.items()}
+    lines = [f"  {name:<10}{summary}" for name, summary in summaries.items()]
     return (
         "usage: kernelrl COMMAND [key=value ...]\n\n"
         "kernelrl trains language models to write kernels: every kernel is compiled, run, checked and timed.\n\n"

@@ -51,7 +51,9 @@ def explain(error: Exception, command: str) -> UserError:
         name = name.partition("@")[0]
         return UserError(f"unknown override {name!r}{_close_match(name, [*_keys(command), *_groups()])}")
     if "LexerNoViableAltException" in text or "no viable alternative" in text or "mismatched input" in text:
-        return UserError(f"override is not of the form key=value: {text.splitlines()[-1].strip() or text.splitlines()[0]}")
+        return UserError(
+            f"override is not of the form key=value: {text.splitlines()[-1].strip() or text.splitlines()[0]}"
+        )
     first, *rest = (line.strip() for line in text.splitlines() if line.strip())
     cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
     key = next((line for line in rest if line.startswith("full_key:")), "")

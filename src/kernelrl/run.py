@@ -1,4 +1,4 @@
-"""Stage folders: where a stage keeps what it made, so that the same command resumes and a finished stage stays finished.
+"""Stage folders: where a stage keeps what it made, so that the same command resumes and a finished stage stays so.
 
 A stage folder holds `settings.yaml` (what the run was asked to do), `done.json` (its figures, written last) and a lock.
 """
@@ -57,7 +57,9 @@ def open_stage(name: str, folder: str | Path, settings: Mapping[str, Any] | Dict
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{name}: cannot create folder {folder}: {error.strerror}; choose another output_dir=") from None
+        raise UserError(
+            f"{name}: cannot create folder {folder}: {error.strerror}; choose another output_dir="
+        ) from None
     if not _is_main_rank():  # the main rank locks, compares and writes for all
         yield StageFolder(folder, is_done(folder))
         return

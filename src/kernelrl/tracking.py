@@ -6,6 +6,7 @@ import logging
 import netrc
 import os
 from pathlib import Path
+from typing import Any, Literal, cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -33,8 +34,12 @@ def report_to(cfg: DictConfig, stage: str = "run") -> list[str]:
         return []
     if tracker.kind != "wandb":
         raise UserError(f"tracker.kind={tracker.kind} is not known; choose wandb or none")
-    mode = tracker.mode if tracker.mode != "auto" else ("online" if has_key() else "offline")
-    for attempt in dict.fromkeys((mode, "offline")):
+    if tracker.mode not in ("auto", "online", "offline"):
+        raise UserError(f"tracker.mode={tracker.mode} is not known; choose auto, online or offline")
+    attempts: list[Literal["online", "offline"]] = ["offline"]
+    if tracker.mode == "online" or (tracker.mode == "auto" and has_key()):
+        attempts.insert(0, "online")
+    for attempt in attempts:
         try:
             _start_wandb(cfg, stage, attempt)
             return ["wandb"]
@@ -53,7 +58,7 @@ def has_key() -> bool:
         return False
 
 
-def _start_wandb(cfg: DictConfig, stage: str, mode: str) -> None:
+def _start_wandb(cfg: DictConfig, stage: str, mode: Literal["online", "offline"]) -> None:
     import wandb
 
     os.environ.setdefault("WANDB_SILENT", "true")
@@ -69,6 +74,6 @@ def _start_wandb(cfg: DictConfig, stage: str, mode: str) -> None:
         job_type=stage,
         dir=str(folder),
         mode=mode,
-        config=OmegaConf.to_container(cfg, resolve=True),
+        config=cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)),
         settings=wandb.Settings(init_timeout=INIT_TIMEOUT_S, silent=True, console="off"),
     )
