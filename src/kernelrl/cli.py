@@ -111,6 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _dispatch(words)
     except KernelRLError as error:
         code = _print_error(error)
+    except BrokenPipeError:  # the reader of our output, e.g. `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
     except KeyboardInterrupt:
         print("interrupted; the same command resumes", file=sys.stderr)
         code = 130

@@ -1,0 +1,51 @@
+"""What is checked before long work starts, so that a missing compiler or a full disk costs a second, not a night."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+from omegaconf import DictConfig
+
+from kernelrl import dialects
+from kernelrl.errors import UserError
+from kernelrl.run import is_done, require_free_disk
+
+COMPILERS = {"cpp": ("g++", "apt-get install g++")}
+"""By dialect: the program that builds it, and the line that installs the program."""
+FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 28, "report": 1 << 26}
+"""Disk that a stage needs at least (in bytes). How large the checkpoints of a model are, its training stage checks."""
+
+
+def require_all(cfg: DictConfig, stages: Sequence[str]) -> None:
+    """Check what the given stages need and other stages do not make; stages that have finished need nothing.
+
+    Raises:
+        UserError: one line that names what is missing and the way out.
+    """
+    waiting = [stage for stage in stages if stage == "report" or not is_done(cfg[stage].folder)]
+    if {"curate", "grpo", "eval"} & set(waiting):
+        require_machine(cfg.dialect, cfg.executor.device)
+    if waiting:
+        require_free_disk(cfg.output_dir, sum(FREE_BYTES[stage] for stage in waiting))
+    if "sft" in waiting:
+        from kernelrl.models import check_base
+
+        check_base(cfg.model)
+
+
+def require_machine(dialect: str, device: str) -> None:
+    """Check that the dialect is known and can be built here, and that the device is there.
+
+    Raises:
+        UserError: unknown dialect, no compiler for it, or `cuda` asked for and absent.
+    """
+    dialects.get(dialect)
+    program, install = COMPILERS.get(dialect, (None, None))
+    if program is not None and shutil.which(program) is None:
+        raise UserError(f"no compiler for dialect {dialect}: {program} is not on PATH; {install}")
+    if device.startswith("cuda"):
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UserError(f"executor.device={device}: torch sees no GPU here; see `kernelrl doctor`")
