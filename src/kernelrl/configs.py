@@ -108,5 +108,5 @@ def _close_match(name: str, known: Sequence[str]) -> str:
         close = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
     if close:
         return f"; did you mean {' or '.join(repr(key) for key in close[:3])}?"
-    top = [key for key in known if "." not in key]
-    return f"; choose one of {', '.join(top)}"
+    top = sorted({key for key in known if "." not in key})
+    return f"; choose one of {', '.join(top)}" if top else ""

@@ -1,0 +1,72 @@
+"""The stages: what each does, reads and makes. The command line and the pipeline are both driven by this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command that Hydra configures."""
+
+    summary: str
+    module: str
+    """Holds `run(cfg)`."""
+    makes: str
+    """The artefact."""
+    overrides: tuple[str, ...]
+    examples: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    """Stages whose artefacts it reads: in a sweep their folders stay where they are."""
+
+
+STAGES = {
+    "curate": Stage(
+        summary="make tasks and verified (task, reasoning, kernel) triples",
+        module="kernelrl.data.curate",
+        makes="OUTPUT_DIR/data: sft.parquet, tasks_train.parquet, tasks_heldout.parquet, summary.json, records/",
+        overrides=("tasks=NAME", "teacher=NAME", "tasks.num_train=N", "tasks.num_heldout=N"),
+        examples=("kernelrl curate recipe=toy", "kernelrl curate tasks.num_train=500 seed=1"),
+    ),
+    "sft": Stage(
+        summary="fine-tune a base model on the triples (TRL's SFTTrainer)",
+        module="kernelrl.sft",
+        makes="OUTPUT_DIR/sft: base/ (the model before), checkpoints/, final/ (model and tokenizer), log.jsonl",
+        overrides=("model=tiny|smollm2|hf", "sft.data=FOLDER", "sft.trainer.FIELD=VALUE (fields of trl.SFTConfig)"),
+        examples=("kernelrl sft recipe=toy", "kernelrl sft model=hf model.name=Qwen/Qwen3-0.6B"),
+        inputs=("curate",),
+    ),
+    "grpo": Stage(
+        summary="train the policy on the executor's verdicts (TRL's GRPOTrainer)",
+        module="kernelrl.grpo",
+        makes="OUTPUT_DIR/grpo: checkpoints/, final/ (model and tokenizer), records/ (every completion), log.jsonl",
+        overrides=("reward=NAME", "grpo.policy=FOLDER", "grpo.trainer.FIELD=VALUE (fields of trl.GRPOConfig)"),
+        examples=("kernelrl grpo recipe=toy", "kernelrl grpo -m recipe=toy seed=0,1,2"),
+        inputs=("curate", "sft"),
+    ),
+    "eval": Stage(
+        summary="compare policies on the held-out tasks: pass@k, fast_p, speedup",
+        module="kernelrl.eval",
+        makes="OUTPUT_DIR/eval/POLICY: records/, metrics.json; OUTPUT_DIR/results.json",
+        overrides=("eval.samples=K", "eval.temperature=T", "+eval.policies.NAME=FOLDER"),
+        examples=("kernelrl eval recipe=toy", "kernelrl eval recipe=toy eval.samples=16 eval.folder=outputs/k16"),
+        inputs=("curate", "sft", "grpo"),
+    ),
+    "report": Stage(
+        summary="one HTML page: learning curves, funnel, speedups, sample kernels",
+        module="kernelrl.eval.report",
+        makes="OUTPUT_DIR/report.html",
+        overrides=("report.file=FILE",),
+        examples=("kernelrl report recipe=toy",),
+        inputs=("curate", "sft", "grpo", "eval"),
+    ),
+    "pipeline": Stage(
+        summary="curate, sft, grpo, eval and report in order",
+        module="kernelrl.pipeline",
+        makes="all of the above in OUTPUT_DIR, and the table of results in the terminal",
+        overrides=("recipe=NAME", "name=NAME", "seed=N", "every override of the stages"),
+        examples=("kernelrl pipeline recipe=demo", "kernelrl pipeline recipe=toy output_dir=outputs/first"),
+    ),
+}
+PIPELINE = ("curate", "sft", "grpo", "eval", "report")
+"""In the order in which they run."""
