@@ -1,0 +1,100 @@
+"""GRPO: the policy learns from the executor's verdicts (TRL's `GRPOTrainer`).
+
+The stage folder holds `checkpoints/`, `final/` (the policy), `log.jsonl` and `records/`, the ledger of all
+completions.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import datasets
+from omegaconf import DictConfig, OmegaConf
+from peft import LoraConfig
+from trl import GRPOConfig, GRPOTrainer
+
+from kernelrl import models
+from kernelrl.data.tables import read_table
+from kernelrl.executor.api import make_executor
+from kernelrl.grpo.judge import Judge
+from kernelrl.records import Ledger
+from kernelrl.rewards import make_reward
+from kernelrl.run import open_stage
+from kernelrl.tracking import report_to
+from kernelrl.training import (
+    CHECKPOINTS,
+    FINAL,
+    LOG,
+    StageCallback,
+    digest,
+    digests,
+    last_checkpoint,
+    read_log,
+    require_disk_for_checkpoints,
+)
+
+log = logging.getLogger(__name__)
+
+
+def run(cfg: DictConfig) -> Path:
+    """Train, or go on from the last whole checkpoint. Returns the stage folder.
+
+    Raises:
+        UserError: no tasks, missing columns, no policy, no disk space, unknown reward.
+    """
+    tasks_file = Path(cfg.grpo.data) / "tasks_train.parquet"
+    rows = read_table(tasks_file, ["task_id", "prompt", "task"])
+    policy_folder = models.check_policy(cfg.grpo.policy)
+    reward = make_reward(cfg.reward)
+    settings = {
+        "seed": cfg.seed,
+        "dialect": cfg.dialect,
+        "policy": digests(policy_folder),
+        "data": digest(tasks_file),
+        "reward": cfg.reward,
+        "executor": cfg.executor,
+        "trainer": cfg.grpo.trainer,
+        "peft": cfg.grpo.peft,
+    }
+    with open_stage("grpo", cfg.grpo.folder, settings) as stage:
+        if stage.done:
+            return stage.path
+        model, tokenizer = models.load_policy(policy_folder)
+        require_disk_for_checkpoints(stage.path, model, cfg.grpo.trainer.get("save_total_limit"))
+        arguments = GRPOConfig(
+            **OmegaConf.to_container(cfg.grpo.trainer, resolve=True),
+            output_dir=str(stage.path / CHECKPOINTS),
+            seed=cfg.seed,
+            report_to=report_to(cfg, "grpo"),
+        )
+        checkpoint = last_checkpoint(stage.path / CHECKPOINTS)
+        ledger = Ledger(stage.path / "records", shard=f"rank{arguments.process_index}")
+        _set_aside_repeated(ledger, checkpoint)
+        with make_executor(OmegaConf.to_container(cfg.executor, resolve=True)) as executor:
+            trainer = GRPOTrainer(
+                model=model,
+                reward_funcs=Judge(
+                    executor, reward, ledger, cfg.dialect, policy=cfg.name, rank=arguments.process_index
+                ),
+                args=arguments,
+                train_dataset=datasets.Dataset.from_list(rows),
+                processing_class=tokenizer,
+                peft_config=LoraConfig(**OmegaConf.to_container(cfg.grpo.peft, resolve=True))
+                if cfg.grpo.peft
+                else None,
+                callbacks=[StageCallback(stage.path / LOG)],
+            )
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if trainer.is_world_process_zero():
+            models.save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, stage.path / FINAL)
+        stage.finish({"steps": trainer.state.global_step, "seconds": read_log(stage.path / LOG)[-1]["seconds"]})
+        return stage.path
+
+
+def _set_aside_repeated(ledger: Ledger, checkpoint: Path | None) -> None:
+    """Move the records of the steps after the checkpoint out of the ledger: those steps are about to be repeated."""
+    step = int(checkpoint.name.split("-")[1]) if checkpoint else 0
+    moved = ledger.set_aside(lambda record: record.step >= step)
+    if moved:
+        log.warning(f"{ledger.folder}: {moved} record(s) of step {step} and later set aside; those steps are repeated")

@@ -1,0 +1,104 @@
+"""SFT: the base model learns the verified triples (TRL's `SFTTrainer`, loss on the completion only).
+
+The stage folder holds `base/` (what training started from), `checkpoints/`, `final/` (the policy) and `log.jsonl`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+from omegaconf import DictConfig, OmegaConf
+from peft import LoraConfig
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from trl import SFTConfig, SFTTrainer
+
+from kernelrl import models
+from kernelrl.data.tables import read_table
+from kernelrl.run import open_stage
+from kernelrl.tracking import report_to
+from kernelrl.training import (
+    CHECKPOINTS,
+    FINAL,
+    LOG,
+    StageCallback,
+    digest,
+    last_checkpoint,
+    read_log,
+    require_disk_for_checkpoints,
+)
+
+
+def run(cfg: DictConfig) -> Path:
+    """Train, or go on from the last whole checkpoint. Returns the stage folder.
+
+    Raises:
+        UserError: no data set, missing columns, no such model, no disk space.
+    """
+    data_file = Path(cfg.sft.data) / "sft.parquet"
+    rows = read_table(data_file, ["prompt", "completion"])
+    models.check_base(cfg.model)
+    settings = {
+        "seed": cfg.seed,
+        "model": cfg.model,
+        "data": digest(data_file),
+        "trainer": cfg.sft.trainer,
+        "peft": cfg.sft.peft,
+    }
+    with open_stage("sft", cfg.sft.folder, settings) as stage:
+        if not stage.done:
+            model, tokenizer = _open_base(cfg, stage.path / "base", rows)
+            trainer = make_trainer(cfg, model, tokenizer, rows, stage.path)
+            trainer.train(resume_from_checkpoint=_as_argument(last_checkpoint(stage.path / CHECKPOINTS)))
+            if trainer.is_world_process_zero():
+                models.save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, stage.path / FINAL)
+            stage.finish(
+                {
+                    "steps": trainer.state.global_step,
+                    "examples": len(rows),
+                    "seconds": read_log(stage.path / LOG)[-1]["seconds"],
+                }
+            )
+        return stage.path
+
+
+def make_trainer(
+    cfg: DictConfig,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: list[dict[str, Any]],
+    folder: Path,
+) -> SFTTrainer:
+    """The trainer that `cfg.sft` asks for; its files go under `folder`."""
+    require_disk_for_checkpoints(folder, model, cfg.sft.trainer.get("save_total_limit"))
+    arguments = SFTConfig(
+        **OmegaConf.to_container(cfg.sft.trainer, resolve=True),
+        output_dir=str(folder / CHECKPOINTS),
+        seed=cfg.seed,
+        report_to=report_to(cfg, "sft"),
+    )
+    return SFTTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_list(
+            [{"prompt": row["prompt"], "completion": row["completion"]} for row in rows]
+        ),
+        processing_class=tokenizer,
+        peft_config=LoraConfig(**OmegaConf.to_container(cfg.sft.peft, resolve=True)) if cfg.sft.peft else None,
+        callbacks=[StageCallback(folder / LOG)],
+    )
+
+
+def _open_base(
+    cfg: DictConfig, folder: Path, rows: list[dict[str, Any]]
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The base model, made once and kept, so that it can be evaluated and an adapter finds it."""
+    if not folder.exists():
+        texts = (message["content"] for row in rows for message in [*row["prompt"], *row["completion"]])
+        models.save_policy(*models.make_base(cfg.model, texts, cfg.seed), folder)
+    return models.load_policy(folder)
+
+
+def _as_argument(checkpoint: Path | None) -> str | None:
+    return None if checkpoint is None else str(checkpoint)

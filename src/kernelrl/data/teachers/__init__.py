@@ -1,0 +1,51 @@
+"""Teachers: who proposes kernels for the training set, one file each with a function `make(cfg) -> Teacher`.
+
+A teacher is never trusted: what it proposes enters the data set only with a `correct` verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Protocol
+
+from omegaconf import DictConfig
+
+from kernelrl.errors import UserError
+from kernelrl.task import Task
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A kernel and the reasoning that leads to it."""
+
+    reasoning: str
+    source: str
+
+    def completion(self) -> str:
+        """The text that a policy is trained to write; `Completion.parse` takes it apart again."""
+        return f"<think>\n{self.reasoning}\n</think>\n```python\n{self.source}```\n"
+
+
+class Teacher(Protocol):
+    """Proposes kernels for a task. Deterministic, so that a resumed run repeats nothing."""
+
+    name: str
+
+    def propose(self, task: Task, dialect: str) -> list[Proposal]:
+        """Proposals, best first; empty where the teacher cannot write this task."""
+        ...
+
+
+def make_teacher(cfg: DictConfig) -> Teacher:
+    """The teacher that `cfg.name` names.
+
+    Raises:
+        UserError: there is no such teacher; lists those there are.
+    """
+    names = sorted(module.name for module in iter_modules(__path__))
+    if cfg.name not in names:
+        raise UserError(f"teacher.name={cfg.name!r} is not known; choose one of {', '.join(names)}")
+    teacher: Teacher = import_module(f"{__name__}.{cfg.name}").make(cfg)
+    return teacher

@@ -1,0 +1,197 @@
+"""Base models and the folders that policies are kept in.
+
+Three kinds of base model: `tiny` (Qwen3's architecture and a byte-level BPE tokenizer, both made in the run), `gguf` (a
+GGUF file that an installed package carries) and `hf` (a hub id or a local folder).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from kernelrl.errors import UserError
+
+PAD, END = "<|pad|>", "<|end|>"
+ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def check_base(cfg: DictConfig) -> None:
+    """Raise a UserError now for what `make_base` could not load after long work."""
+    if cfg.kind == "gguf":
+        _gguf_folder(cfg)
+    elif cfg.kind == "hf":
+        folder = Path(cfg.name).expanduser()
+        if (cfg.name.startswith((".", "/", "~")) or folder.exists()) and not (folder / "config.json").is_file():
+            raise UserError(
+                f"model.name={cfg.name}: no model folder there (config.json is missing); give its path or a hub id"
+            )
+        try:
+            AutoConfig.from_pretrained(folder if folder.exists() else cfg.name)
+        except (OSError, ValueError) as error:
+            raise UserError(f"model.name={cfg.name}: {str(error).splitlines()[0]}") from None
+    elif cfg.kind != "tiny":
+        raise UserError(f"model.kind={cfg.kind!r} is not known; choose tiny, gguf or hf")
+
+
+def make_base(cfg: DictConfig, texts: Iterable[str], seed: int) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model and tokenizer that training starts from.
+
+    Args:
+        texts: what the `tiny` tokenizer is trained on; unused by the other kinds.
+        seed: of the `tiny` model's random weights.
+
+    Raises:
+        UserError: see `check_base`.
+    """
+    check_base(cfg)
+    if cfg.kind == "tiny":
+        tokenizer = train_tokenizer(texts, cfg.bpe_tokens, cfg.line_tokens)
+        torch.manual_seed(seed)
+        architecture = OmegaConf.to_container(cfg.architecture, resolve=True)
+        config = Qwen3Config(
+            **architecture,
+            vocab_size=len(tokenizer),
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+        return Qwen3ForCausalLM(config), tokenizer
+    if cfg.kind == "gguf":
+        source = {"pretrained_model_name_or_path": str(_gguf_folder(cfg)), "gguf_file": cfg.file}
+    else:
+        folder = Path(cfg.name).expanduser()
+        source = {"pretrained_model_name_or_path": str(folder) if folder.exists() else cfg.name}
+    tokenizer = AutoTokenizer.from_pretrained(**source)
+    model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32 if cfg.kind == "gguf" else "auto")
+    if cfg.kind == "gguf":  # the weights are dequantized already; the quantizer's state only stops save_pretrained
+        model.hf_quantizer = None
+        model.is_quantized = False
+        if hasattr(model.config, "quantization_config"):
+            del model.config.quantization_config
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write model (or adapter) and tokenizer so that `load_policy` finds them whole or not at all."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    if folder.exists():  # a killed run wrote it but did not get to say so
+        shutil.rmtree(folder)
+    partial.rename(folder)
+
+
+def check_policy(folder: str | Path) -> Path:
+    """The folder, if it holds a policy.
+
+    Raises:
+        UserError: it is missing or holds neither a model nor an adapter.
+    """
+    folder = Path(folder).expanduser()
+    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+        raise UserError(
+            f"policy {folder}: no model there; run the stage that writes it (kernelrl sft, kernelrl grpo) first"
+        )
+    return folder
+
+
+def load_policy(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer of a policy folder; an adapter comes merged into its base.
+
+    Raises:
+        UserError: see `check_policy`.
+    """
+    folder = check_policy(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if (folder / "adapter_config.json").is_file():
+        from peft import AutoPeftModelForCausalLM
+
+        return AutoPeftModelForCausalLM.from_pretrained(folder).merge_and_unload(), tokenizer
+    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto"), tokenizer
+
+
+def train_tokenizer(texts: Iterable[str], bpe_tokens: int, line_tokens: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer that reads by line.
+
+    Lines that occur often are one token each, all other text is BPE within the line, down to single bytes: any text
+    round-trips exactly. Code that is written to a pattern becomes some fifty tokens, which a tiny model can learn and
+    sample on a CPU.
+
+    Args:
+        bpe_tokens: size of the BPE vocabulary, bytes included.
+        line_tokens: at most so many of the most frequent lines become tokens.
+    """
+    lines = Counter(line for text in texts for line in text.splitlines(keepends=True))
+    splitter = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"[^\n]*\n"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = splitter
+    learner.train_from_iterator(
+        lines.elements(),
+        trainers.BpeTrainer(
+            vocab_size=bpe_tokens,
+            special_tokens=[PAD, END, *ROLES],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    learnt = json.loads(learner.to_str())["model"]
+    vocabulary: dict[str, int] = learnt["vocab"]
+    for line, count in lines.most_common(line_tokens):
+        if count > 1:
+            ((token, _),) = splitter.pre_tokenize_str(line)
+            vocabulary.setdefault(token, len(vocabulary))
+    merges = [tuple(merge) for merge in learnt["merges"]]
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=True))
+    tokenizer.pre_tokenizer = splitter
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([PAD, END, *ROLES])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def _gguf_folder(cfg: DictConfig) -> Path:
+    """Folder of the file `cfg.file` inside the installed package `cfg.package`."""
+    try:
+        folder = Path(str(files(cfg.package)))
+    except ModuleNotFoundError:
+        raise UserError(f"model.package={cfg.package}: not installed; pip install {cfg.distribution}") from None
+    found = next(folder.rglob(cfg.file), None)
+    if found is None:
+        raise UserError(f"model.file={cfg.file}: not in package {cfg.package} ({folder})")
+    return found.parent

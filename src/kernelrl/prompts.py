@@ -1,0 +1,60 @@
+"""From a task to the messages that a policy is asked with."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from kernelrl import dialects
+from kernelrl.errors import UserError
+from kernelrl.task import Task
+
+
+class Message(TypedDict):
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+STYLES = ("short", "full")
+
+
+def build_prompt(task: Task, dialect: str, style: str) -> list[Message]:
+    """The conversation that ends with the question.
+
+    Args:
+        style: `short` is one sentence and the program, for models that are trained on this format; `full` states the
+            contract and shows the dialect's example, for models that have never seen it.
+
+    Raises:
+        UserError: unknown dialect or style.
+    """
+    language = dialects.get(dialect)
+    if style == "short":
+        return [_user(f"Rewrite this program as one {language.title} kernel, `ModelNew`.\n{_fence(task.source)}")]
+    if style == "full":
+        return [
+            _user(
+                "You write kernels that replace PyTorch programs: same inputs, same outputs, less time.\n"
+                f"Write the kernel in {language.title}. Answer with your reasoning in <think> tags and then one Python "
+                "code block that defines `ModelNew`, which takes the same arguments as `Model`. Every computation must "
+                "happen inside your kernel; from torch use only allocation and views.\n\n"
+                f"For example, this program:\n{_fence(language.example_task)}\n"
+                f"is replaced by this answer:\n{_fence(language.example)}\n"
+                f"Now replace this program:\n{_fence(task.source)}"
+            )
+        ]
+    raise UserError(f"prompt.style={style!r} is not known; choose one of {', '.join(STYLES)}")
+
+
+def to_text(messages: list[Message]) -> str:
+    """A conversation as plain text, for the ledger."""
+    return "\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)
+
+
+def _user(content: str) -> Message:
+    return {"role": "user", "content": content}
+
+
+def _fence(source: str) -> str:
+    return f"```python\n{source.rstrip()}\n```\n"
