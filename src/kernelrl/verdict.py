@@ -79,6 +79,8 @@ class Verdict(_Frozen):
     candidate: str | None
     """sha256 of the candidate (dialect and source); None: the completion held no kernel."""
     status: Status
+    fault: Literal["task", "executor"] | None = None
+    """Whose fault an `infrastructure` verdict is; None for every other status."""
     stage: Stage
     """The last stage that was passed."""
     dialect: str
@@ -120,6 +122,8 @@ class Verdict(_Frozen):
             raise ValueError(f"a verdict with violations is illegal, not {self.status}")
         if self.status == "illegal" and not self.violations:
             raise ValueError("an illegal verdict names the rule")
+        if (self.status == "infrastructure") != (self.fault is not None):
+            raise ValueError(f"status {self.status} does not fit fault {self.fault}")
         if (self.status == "correct") != (self.stage == "correct"):
             raise ValueError(f"status {self.status} does not fit stage {self.stage}")
         return self

@@ -1,0 +1,195 @@
+"""Static rules that hold in every dialect, on Python's `ast`.
+
+They are allow-lists where that is possible: a candidate may import little, may touch few of torch's names, and outside
+`__init__` only those that allocate, view and copy. What static rules cannot see (operators on tensors, calls made by native
+code) the executor's record of operators sees while the candidate runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import torch
+
+from kernelrl.candidate import ENTRY_POINT
+from kernelrl.verdict import Violation
+
+ALLOWED_IMPORTS = frozenset(
+    "torch torch.nn torch.utils.cpp_extension tvm_ffi tvm_ffi.cpp triton triton.language math typing "
+    "__future__".split()
+)
+
+FORBIDDEN_NAMES = frozenset(
+    "eval exec compile __import__ open getattr setattr delattr globals locals vars dir input breakpoint "
+    "memoryview __builtins__ __loader__ __spec__".split()
+)
+
+_DTYPES = "float64 double float32 float float16 half bfloat16 int64 long int32 int int16 short int8 uint8 bool"
+_ALLOCATE = (
+    "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like tensor as_tensor scalar_tensor"
+)
+_TYPES = "Tensor dtype device Size Generator memory_format contiguous_format channels_last preserve_format strided"
+_CONTEXT = "no_grad inference_mode is_tensor is_floating_point promote_types result_type"
+TORCH_IN_FORWARD = frozenset(f"{_DTYPES} {_ALLOCATE} {_TYPES} {_CONTEXT}".split())
+"""Names of `torch` that code outside `__init__` may use."""
+
+_PARAMETERS = "rand randn randint arange linspace eye cat stack manual_seed normal sqrt exp log rsqrt from_numpy"
+TORCH_IN_INIT = TORCH_IN_FORWARD | frozenset(_PARAMETERS.split())
+"""Names of `torch` that `__init__` may use as well, to make and pack parameters."""
+
+NN_IN_FORWARD = frozenset(["Module", "Parameter", "ParameterList", "Buffer"])
+
+TENSOR_METHODS = frozenset(
+    # shape, type and place
+    "size shape dim ndim numel nelement stride storage_offset element_size nbytes dtype device layout data_ptr is_contiguous "
+    "is_cuda is_cpu is_floating_point is_complex requires_grad type names get_device untyped_storage "
+    # views
+    "view view_as reshape expand expand_as permute transpose t T mT squeeze unsqueeze flatten unflatten narrow select "
+    "split chunk unbind as_strided detach movedim swapaxes unfold diagonal "
+    # allocation, copies and conversions
+    "new_empty new_zeros new_ones new_full new_empty_strided zero_ fill_ clone contiguous copy_ to type_as float double half "
+    "bfloat16 int long short bool cpu cuda item requires_grad_ data tolist".split()
+)
+
+_COMPUTING_METHODS = frozenset(name for name in dir(torch.Tensor) if not name.startswith("_")) - TENSOR_METHODS
+_HARMLESS_DUNDERS = frozenset({"__init__", "__name__", "__class__", "__future__"})
+
+
+def find_violations(tree: ast.Module, modules: set[str], device_functions: set[str]) -> list[Violation]:
+    """Violations of the rules common to all dialects.
+
+    Args:
+        tree: the candidate.
+        modules: names (`mod`, `self.mod`) bound to the candidate's own native modules.
+        device_functions: names of functions that are compiled for the device; their bodies are the kernel.
+    """
+    aliases = _torch_aliases(tree)
+    violations = [*_check_imports(tree), *_check_names(tree)]
+    for scope, node in _walk_with_scope(tree, device_functions):
+        violations += _check_torch_names(node, scope, aliases)
+        if scope != "init":
+            violations += _check_computation(node, modules, aliases)
+    if not any(isinstance(node, ast.ClassDef) and node.name == ENTRY_POINT for node in tree.body):
+        violations.append(Violation(rule="no_kernel", evidence=f"there is no class {ENTRY_POINT} at the top level"))
+    return sorted(set(violations), key=lambda violation: (violation.line or 0, violation.rule))
+
+
+def dotted(node: ast.AST) -> str | None:
+    """`a.b.c` of a chain of attributes, or None."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
+
+
+def called_in_forward(tree: ast.Module, device_functions: set[str]) -> Iterator[ast.Call]:
+    """Calls outside `__init__`, module level and device functions: those that `forward` can reach."""
+    for scope, node in _walk_with_scope(tree, device_functions):
+        if scope == "forward" and isinstance(node, ast.Call):
+            yield node
+
+
+def _violation(rule: str, node: ast.AST, evidence: str) -> Violation:
+    return Violation(rule=rule, evidence=evidence[:200], line=getattr(node, "lineno", None))
+
+
+def _check_imports(tree: ast.Module) -> Iterator[Violation]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            names = [base] if base not in ("torch", "torch.nn") else []
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                allowed = TORCH_IN_INIT | {"nn"} if base == "torch" else NN_IN_FORWARD | _modules_of_nn()
+                if base in ("torch", "torch.nn") and alias.name not in allowed:
+                    names.append(full)
+                if alias.name == "*" or node.level:
+                    names.append(full)
+        else:
+            continue
+        for name in names:
+            if name not in ALLOWED_IMPORTS:
+                yield _violation("forbidden_import", node, f"import of {name}")
+
+
+def _modules_of_nn() -> set[str]:
+    return {name for name in dir(torch.nn) if isinstance(getattr(torch.nn, name), type)}
+
+
+def _check_names(tree: ast.Module) -> Iterator[Violation]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
+            yield _violation("forbidden_name", node, node.id)
+        elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and not _is_own(node):
+            yield _violation("private_attribute", node, dotted(node) or f"….{node.attr}")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in ("__del__", "__getattr__"):
+            yield _violation("forbidden_name", node, node.name)
+        elif isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.Yield | ast.YieldFrom):
+            yield _violation("deferred_work", node, type(node).__name__)
+
+
+def _is_own(node: ast.Attribute) -> bool:
+    """`super().__init__`, and single-underscore attributes of `self`."""
+    if node.attr in _HARMLESS_DUNDERS and node.attr != "__class__":
+        return True
+    return isinstance(node.value, ast.Name) and node.value.id == "self" and not node.attr.startswith("__")
+
+
+def _torch_aliases(tree: ast.Module) -> dict[str, str]:
+    """Local name -> full dotted name, for everything imported from torch."""
+    aliases: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "torch":
+                    aliases[alias.asname or "torch"] = alias.name if alias.asname else "torch"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":
+            for alias in node.names:
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return aliases
+
+
+def _walk_with_scope(tree: ast.Module, device_functions: set[str]) -> Iterator[tuple[str, ast.AST]]:
+    """Every node outside device functions with where it runs: `init` (`__init__`, module level) or `forward` (the rest)."""
+    stack: list[tuple[str, ast.AST]] = [("init", node) for node in tree.body]
+    while stack:
+        scope, node = stack.pop()
+        if isinstance(node, ast.FunctionDef):
+            if node.name in device_functions:
+                continue
+            scope = "init" if node.name == "__init__" else "forward"
+        elif isinstance(node, ast.Lambda):
+            scope = "forward"
+        yield scope, node
+        stack.extend((scope, child) for child in ast.iter_child_nodes(node))
+
+
+def _check_torch_names(node: ast.AST, scope: str, aliases: dict[str, str]) -> Iterator[Violation]:
+    if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
+        name = dotted(node)
+        if name is None or name.split(".")[0] not in aliases:
+            return
+        head, _, rest = name.partition(".")
+        parts = f"{aliases[head]}.{rest}".rstrip(".").split(".")
+        if len(parts) < 2 or parts[:3] == ["torch", "utils", "cpp_extension"] or parts == ["torch", "utils"]:
+            return
+        if parts[1] == "nn":
+            allowed = len(parts) < 3 or parts[2] in NN_IN_FORWARD or (scope == "init" and parts[2] in _modules_of_nn())
+        else:
+            allowed = parts[1] in (TORCH_IN_INIT if scope == "init" else TORCH_IN_FORWARD)
+        if not allowed:
+            yield _violation("library_call", node, ".".join(parts))
+
+
+def _check_computation(node: ast.AST, modules: set[str], aliases: dict[str, str]) -> Iterator[Violation]:
+    if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
+        yield _violation("library_call", node, "the @ operator")
+    if isinstance(node, ast.Attribute) and node.attr in _COMPUTING_METHODS:
+        receiver = dotted(node.value)
+        head = (receiver or "").split(".")[0]
+        if receiver not in modules and head not in aliases and head not in ("math", "tl", "triton", "self"):
+            yield _violation("library_call", node, f"tensor method .{node.attr}")

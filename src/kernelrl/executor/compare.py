@@ -1,0 +1,132 @@
+"""What counts as the right output: bounds around a float64 reference, and the rules for what an output may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelrl.executor import wire
+from kernelrl.task import Task
+from kernelrl.verdict import TrialError
+
+DEFAULT_TOLERANCE = {
+    "torch.float64": 1e-7,
+    "torch.float32": 1e-4,
+    "torch.float16": 1e-2,
+    "torch.bfloat16": 1e-2,
+}
+"""rtol = atol by dtype, KernelBench's for each precision; integers and booleans must be equal."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One output of the reference: its form, and the bounds within which a candidate's must lie."""
+
+    dtype: str
+    shape: list[int]
+    stride: list[int]
+    low: torch.Tensor
+    high: torch.Tensor
+    nan: torch.Tensor | None
+    """Where the reference is NaN; None: nowhere."""
+
+    @classmethod
+    def around(cls, exact: torch.Tensor, native: dict[str, Any], task: Task) -> Expected:
+        """Bounds `exact ± (atol + rtol · |exact|)`, held in the output's own width (at least float32).
+
+        Args:
+            exact: the reference's output, in float64 where it is a floating-point one.
+            native: description of the reference's output as the task computes it.
+            task: names its own tolerances, or none.
+        """
+        default = DEFAULT_TOLERANCE.get(native["dtype"], 0.0)
+        atol = default if task.atol is None else task.atol
+        rtol = default if task.rtol is None else task.rtol
+        low = high = exact
+        nan = None
+        if exact.is_floating_point():
+            size = exact.abs()
+            margin = torch.where(size.isfinite(), atol + rtol * size, 0.0)
+            width = torch.float64 if native["dtype"] == "torch.float64" else torch.float32
+            low, high = (exact - margin).to(width), (exact + margin).to(width)
+            is_nan = exact.isnan()
+            nan = is_nan if bool(is_nan.any()) else None
+        return cls(native["dtype"], native["shape"], native["stride"], low, high, nan)
+
+    def accepts(self, output: torch.Tensor) -> bool:
+        """Whether every element lies within its bounds."""
+        wide = output.to(self.low.dtype)
+        inside = (wide >= self.low) & (wide <= self.high)
+        if self.nan is not None:
+            inside |= self.nan & wide.isnan()
+        return bool(inside.all())
+
+    def mismatch(self, trial: int, output: torch.Tensor) -> TrialError:
+        """How far an output that was not accepted is away."""
+        wide = output.to(torch.float64)
+        middle = (self.low.double() + self.high.double()) / 2
+        inside = (wide >= self.low) & (wide <= self.high)
+        if self.nan is not None:
+            inside |= self.nan & wide.isnan()
+        difference = (wide - middle).abs()
+        share = 1.0 - float(inside.double().mean())
+        num_bad = int((difference.isfinite() & ~inside).sum())
+        non_finite = bool((~wide.isfinite() & ~inside).any())
+        max_abs = float(difference[difference.isfinite()].max()) if num_bad else None
+        relative = (difference / middle.abs().clamp_min(1e-12))[difference.isfinite() & ~inside]
+        max_rel = float(relative.max()) if num_bad else None
+        what = "values that are not finite" if non_finite else "values outside the tolerance"
+        first = int((~inside).flatten().int().argmax())
+        at = tuple(int(i) for i in torch.unravel_index(torch.tensor(first), output.shape)) if output.dim() else ()
+        example = f"at {list(at)} expected {float(middle.flatten()[first]):.6g}, got {float(wide.flatten()[first]):.6g}"
+        message = f"{what} in {share:.2%} of the elements; {example}"
+        kind = "non_finite" if non_finite else "mismatch"
+        return TrialError(trial=trial, kind=kind, message=message, max_abs=max_abs, max_rel=max_rel, mismatched=share)
+
+
+def form_error(trial: int, index: int, expected: Expected, described: Any) -> TrialError | None:
+    """What is wrong with an output's description, before its memory is read. The description is hostile data."""
+    if not isinstance(described, dict):
+        return TrialError(trial=trial, kind="type", message="the output is not described")
+    shape, stride, dtype = described.get("shape"), described.get("stride"), described.get("dtype")
+
+    def error(kind: Any, found: object, wanted: object) -> TrialError:
+        return TrialError(
+            trial=trial, kind=kind, message=f"output {index}: {kind} is {found!s:.200}, expected {wanted}"
+        )
+
+    if described.get("type") not in ("Tensor", "Parameter"):
+        return error("type", described.get("type"), "a plain torch.Tensor")
+    if described.get("device") != "cpu":
+        return error("device", described.get("device"), "cpu")
+    if dtype != expected.dtype:
+        return error("dtype", dtype, expected.dtype)
+    if shape != expected.shape:
+        return error("shape", shape, expected.shape)
+    if not isinstance(stride, list) or len(stride) != len(expected.shape):
+        return error("layout", described.get("layout"), "strided")
+    if stride != expected.stride and not _is_dense(expected.shape, stride):
+        return error("layout", f"stride {stride}", "a dense tensor")
+    if not isinstance(described.get("pointer"), int) or described["pointer"] < 0:
+        return error("layout", described.get("pointer"), "an address")
+    return None
+
+
+def _is_dense(shape: list[int], stride: list[Any]) -> bool:
+    """Whether the elements fill their span exactly, in whatever order of dimensions."""
+    if not all(isinstance(step, int) and step >= 0 for step in stride):
+        return False
+    step = 1
+    for length, found in sorted(zip(shape, stride, strict=True), key=lambda pair: (pair[1], pair[0])):
+        if length != 1 and found != step:
+            return False
+        step *= max(length, 1)
+    return True
+
+
+def as_output(memory: torch.Tensor, described: dict[str, Any]) -> torch.Tensor:
+    """The tensor that lies in a copy of a process's memory."""
+    flat = memory.view(wire.DTYPES[described["dtype"]])
+    return flat.as_strided(described["shape"], described["stride"])

@@ -1,0 +1,289 @@
+"""The contestant: the process in which one candidate, or one reference, runs.
+
+Forked from the warm server, confined before it sees untrusted text, and then driven over one socket. Nothing that it says
+is believed: its outputs are read from its memory while it is frozen, and its time is taken outside (docs/executor.md).
+The reference runs in a process of the same kind, so that both are timed alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import importlib.util
+import mmap
+import os
+import socket
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernelrl.executor import wire
+from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
+
+MODULE_NAME = "kernel_module"
+MAX_TEXT = 4000
+
+
+def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
+    """Confine this process and serve the referee until it hangs up. Never returns normally.
+
+    Args:
+        sock: the referee's end is the only thing that this process is connected to.
+        log: file that takes standard output and standard error.
+        spec: `scratch` (folder), `memory_bytes`, `file_bytes`, `threads`.
+    """
+    tie_to_parent()
+    sock_fd = _keep_only(sock, log)
+    sock = socket.socket(fileno=sock_fd)
+    scratch = Path(spec["scratch"])
+    os.environ.clear()
+    os.environ.update({name: str(scratch) for name in ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "XDG_CACHE_HOME")})
+    if not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"
+    os.environ["OMP_NUM_THREADS"] = str(spec["threads"])  # for OpenMP runtimes that the candidate brings along
+    torch.set_num_threads(spec["threads"])
+    layers = confine(scratch, Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"]))
+    os.chdir(scratch)
+    wire.send(sock, {"ready": layers})
+    _Contestant(sock, scratch).serve()
+
+
+def _keep_only(sock: socket.socket, log: int) -> int:
+    """Close every inherited descriptor but the socket (moved to 3) and the log (as 1 and 2)."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    sock_fd = sock.detach()
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    if sock_fd != 3:
+        os.dup2(sock_fd, 3)
+    os.closerange(4, 4096)
+    return 3
+
+
+class _Contestant:
+    def __init__(self, sock: socket.socket, scratch: Path):
+        self.sock = sock
+        self.scratch = scratch
+        self.num_builds = 0
+        self.held: list[
+            list[torch.Tensor]
+        ] = []  # outputs of the last two calls: their memory cannot be handed out again
+        self.args: tuple[Any, ...] = ()
+        _route_builds(self._build)
+
+    def serve(self) -> None:
+        with torch.no_grad():
+            while True:
+                message, fds = wire.receive(self.sock, max_fds=1)
+                nonce = message.pop("nonce")
+                operation = getattr(self, "do_" + message.pop("do"))
+                try:
+                    reply = operation(*fds, **message)
+                except BaseException as error:
+                    reply = {"failed": type(error).__name__, "message": _explain(error)}
+                wire.send(self.sock, reply | {"nonce": nonce})
+
+    def do_load(
+        self, source: str, entry: str, init: Any, init_tensors: list[dict[str, Any]], seed: int
+    ) -> dict[str, Any]:
+        """Import the source and construct `entry`; `init` None: the module's own `get_init_inputs()`."""
+        path = self.scratch / f"{MODULE_NAME}.py"
+        path.write_text(source, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
+        assert spec is not None and spec.loader is not None
+        self.module = importlib.util.module_from_spec(spec)
+        sys.modules[MODULE_NAME] = self.module
+        spec.loader.exec_module(self.module)
+        torch.manual_seed(seed)
+        if init is None:
+            arguments = self.module.get_init_inputs()
+        else:
+            arguments = wire.unflatten(init, [_tensor_of(item) for item in init_tensors])
+        torch.manual_seed(seed)
+        self.model = getattr(self.module, entry)(*arguments)
+        tensors: list[torch.Tensor] = []
+        self.held = [tensors]
+        form = wire.flatten(tuple(arguments), tensors)
+        return {"loaded": True, "init": form, "init_tensors": [_literal(tensor) for tensor in tensors]}
+
+    def do_attach(self, fd: int, size: int, form: Any, tensors: list[dict[str, Any]]) -> dict[str, Any]:
+        """Map the memory through which inputs arrive."""
+        self.arena = mmap.mmap(fd, size)
+        os.close(fd)
+        views = []
+        for item in tensors:
+            dtype = wire.DTYPES[item["dtype"]]
+            span = wire.span_bytes(item["shape"], item["stride"], dtype.itemsize)
+            flat = torch.frombuffer(self.arena, dtype=dtype, count=span // dtype.itemsize, offset=item["offset"])
+            views.append(flat.as_strided(item["shape"], item["stride"]))
+        self.args = wire.unflatten(form, views)
+        address = torch.frombuffer(self.arena, dtype=torch.uint8).data_ptr()
+        return {"attached": address}
+
+    def do_run(self) -> dict[str, Any]:
+        """Call `forward` on the inputs in the arena."""
+        return self._report(self.model(*self.args))
+
+    def do_trace(self) -> dict[str, Any]:
+        """Call `forward` once and record the library operators that run, and their share of the time."""
+        with _OperatorRecord() as record:
+            started = time.perf_counter()
+            outputs = self.model(*self.args)
+            total = time.perf_counter() - started
+        return self._report(outputs) | {"operators": dict(record.counts), "library_share": record.seconds / total}
+
+    def do_null(self) -> dict[str, Any]:
+        """Do nothing, to time the way there and back."""
+        return {"done": None, "tensors": []}
+
+    def do_inputs(self, seed: int) -> dict[str, Any]:
+        """Draw inputs by the task's own `get_inputs()`."""
+        torch.manual_seed(seed)
+        self.drawn = tuple(self.module.get_inputs())
+        return self._report(self.drawn)
+
+    def do_reference(self) -> dict[str, Any]:
+        """Outputs of the reference on the drawn inputs, in float64 where the task runs in it."""
+        try:
+            outputs = _to_double(copy.deepcopy(self.model))(*_to_double(self.drawn))
+            exact = True
+        except Exception:  # a task may insist on its own precision: then its own outputs are the reference
+            outputs = copy.deepcopy(self.model)(*copy.deepcopy(self.drawn))
+            exact = False
+        return self._report(outputs) | {"float64": exact}
+
+    def _report(self, tree: Any) -> dict[str, Any]:
+        tensors: list[torch.Tensor] = []
+        form = wire.flatten(tree, tensors)
+        self.held = [*self.held[-1:], tensors]
+        return {"done": form, "tensors": [wire.describe(tensor) for tensor in tensors]}
+
+    def _build(self, unit: dict[str, Any]) -> Path:
+        """Have the builder compile one native module."""
+        wire.send(self.sock, {"build": unit})
+        reply, fds = wire.receive(self.sock, max_fds=1)
+        if not reply["ok"]:
+            raise RuntimeError(f"build of {unit['name']!r} failed:\n{reply['log']}")
+        self.num_builds += 1
+        folder = self.scratch / f"build{self.num_builds}"
+        folder.mkdir()
+        path = folder / f"{unit['name']}.so"
+        with open(fds[0], "rb") as built:
+            path.write_bytes(built.read())
+        return path
+
+
+class _OperatorRecord(TorchDispatchMode):
+    """Counts the operators that reach PyTorch's dispatcher, and the time spent in those that compute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+        self.seconds = 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        started = time.perf_counter()
+        result = func(*args, **(kwargs or {}))
+        self.seconds += time.perf_counter() - started
+        self.counts[func._schema.name] += 1
+        return result
+
+
+def _route_builds(build: Any) -> None:
+    """Send every inline C++ build of the candidate to the builder, whichever loader it uses."""
+    import torch.utils.cpp_extension
+    import tvm_ffi
+    import tvm_ffi.cpp
+
+    def as_list(value: Any) -> list[str]:
+        return [value] if isinstance(value, str) else [str(item) for item in value or ()]
+
+    def functions_of(value: Any) -> list[str]:
+        return list(value) if isinstance(value, dict) else as_list(value)
+
+    def tvm_load_inline(
+        name: str,
+        *,
+        cpp_sources: Any = None,
+        cuda_sources: Any = None,
+        functions: Any = None,
+        extra_cflags: Any = None,
+        extra_ldflags: Any = None,
+        **ignored: Any,
+    ) -> Any:
+        unit = {
+            "loader": "tvm_ffi",
+            "name": name,
+            "cpp": as_list(cpp_sources),
+            "cuda": as_list(cuda_sources),
+            "functions": functions_of(functions),
+            "cflags": as_list(extra_cflags),
+            "ldflags": as_list(extra_ldflags),
+        }
+        return tvm_ffi.load_module(str(build(unit)))
+
+    def torch_load_inline(
+        name: str,
+        cpp_sources: Any,
+        cuda_sources: Any = None,
+        functions: Any = None,
+        extra_cflags: Any = None,
+        extra_cuda_cflags: Any = None,
+        extra_ldflags: Any = None,
+        **ignored: Any,
+    ) -> ModuleType:
+        unit = {
+            "loader": "torch",
+            "name": name,
+            "cpp": as_list(cpp_sources),
+            "cuda": as_list(cuda_sources),
+            "functions": functions_of(functions),
+            "cflags": as_list(extra_cflags),
+            "ldflags": as_list(extra_ldflags),
+        }
+        spec = importlib.util.spec_from_file_location(name, build(unit))
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    tvm_ffi.cpp.load_inline = tvm_load_inline
+    torch.utils.cpp_extension.load_inline = torch_load_inline
+
+
+def _to_double(value: Any) -> Any:
+    if isinstance(value, torch.nn.Module):
+        return value.double()
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value.clone()
+    if isinstance(value, tuple | list):
+        return type(value)(_to_double(item) for item in value)
+    return value
+
+
+def _literal(tensor: torch.Tensor) -> dict[str, Any]:
+    """A small tensor by value."""
+    return {"dtype": str(tensor.dtype), "shape": list(tensor.shape), "values": tensor.flatten().tolist()}
+
+
+def _tensor_of(item: dict[str, Any]) -> torch.Tensor:
+    return torch.tensor(item["values"], dtype=wire.DTYPES[item["dtype"]]).reshape(item["shape"])
+
+
+def _explain(error: BaseException) -> str:
+    """The error with the frames of the candidate's own file, shortened in the middle."""
+    text = ""
+    with contextlib.suppress(Exception):  # the error may be an object of the candidate's making
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(f"{MODULE_NAME}.py")]
+        text = "".join(f"line {frame.lineno}, in {frame.name}: {frame.line}\n" for frame in frames[-5:])
+        text += f"{type(error).__name__}: {error}"
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT // 2]}\n…\n{text[-MAX_TEXT // 2 :]}"

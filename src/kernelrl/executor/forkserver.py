@@ -1,0 +1,109 @@
+"""The forkserver: a warm, single-threaded process that forks contestants and compilers.
+
+Everything that a contestant needs is imported here once, so that a fork starts with it (about 10 ms instead of seconds).
+It must stay single-threaded and must never run a parallel region: threads do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from kernelrl.executor import contestant, wire
+from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
+
+
+def main(control: socket.socket) -> None:
+    """Serve fork requests until the service hangs up.
+
+    A request is `{"spawn": token, "kind": "contestant" | "compiler", …}` with its descriptors; the replies are
+    `{"spawned": token, "pid": pid}` and, later, `{"exited": pid, "status": wait status}`.
+    """
+    tie_to_parent()
+    _warm_up()
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    gc.collect()
+    gc.freeze()
+    wire.send(control, {"ready": True})
+    while True:
+        readable, _, _ = select.select([control, wake_read], [], [])
+        if wake_read in readable:
+            os.read(wake_read, 4096)
+            _reap(control)
+        if control in readable:
+            try:
+                request, fds = wire.receive(control, max_fds=2)
+            except wire.WireError:
+                os._exit(0)
+            token = request.pop("spawn")
+            pid = os.fork()
+            if pid == 0:
+                _become(control, request, fds)
+            for fd in fds:
+                os.close(fd)
+            wire.send(control, {"spawned": token, "pid": pid})
+
+
+def _warm_up() -> None:
+    import torch.utils.cpp_extension
+
+    if not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"
+    import triton.language  # noqa: F401
+
+
+def _reap(control: socket.socket) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        wire.send(control, {"exited": pid, "status": status})
+
+
+def _become(control: socket.socket, request: dict[str, Any], fds: list[int]) -> None:
+    """Turn this fresh child into what was asked for."""
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        gc.enable()
+        match request.pop("kind"):
+            case "contestant":
+                contestant.main(socket.socket(fileno=fds[0]), fds[1], request)
+            case "compiler":
+                _compile(fds[0], **request)
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(1)
+
+
+def _compile(
+    log: int, command: list[str], folder: str, readable: list[str], memory_bytes: int, file_bytes: int
+) -> None:
+    """Run a compiler on untrusted text: it may read headers and write to its own folder, and nothing else."""
+    tie_to_parent()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.closerange(3, 4096)
+    os.chdir(folder)
+    confine(Path(folder), Limits(memory_bytes, file_bytes), readable=tuple(readable), may_exec=True)
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": folder, "HOME": folder, "LC_ALL": "C"}
+    os.execvpe(command[0], command, environment)
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))

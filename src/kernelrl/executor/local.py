@@ -1,0 +1,192 @@
+"""The local engine: a handle on the executor's service, which it starts at the first request and restarts when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelrl.errors import InfrastructureError, UserError
+from kernelrl.executor import wire
+from kernelrl.executor.api import ExecutorSettings, Request
+from kernelrl.verdict import Verdict
+
+MAX_STARTS = 3
+"""Number of times that a request is handed to a new service after the old one died under it."""
+
+
+@dataclass
+class _Job:
+    request: Request
+    waiting: list[tuple[queue.SimpleQueue[Any], list[int]]]
+    starts: int = 0
+
+
+class LocalExecutor:
+    """Judges candidates on this machine.
+
+    Args:
+        settings: see `ExecutorSettings`.
+
+    Raises:
+        UserError: the device asked for is not there.
+    """
+
+    def __init__(self, settings: ExecutorSettings):
+        if settings.device not in ("auto", "cpu"):
+            raise UserError(
+                f"executor.device={settings.device}: this engine runs candidates on cpu; use executor.device=cpu"
+            )
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._jobs: dict[int, _Job] = {}
+        self._numbers = itertools.count()
+        self._connection: socket.socket | None = None
+        self._service: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def __enter__(self) -> LocalExecutor:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Verdict]:
+        """Verdicts in the order of the requests. Equal requests are judged once."""
+        verdicts: dict[int, Verdict] = dict(self.stream(requests))
+        return [verdicts[index] for index in range(len(requests))]
+
+    def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
+        """(index, verdict) as they come, each index once.
+
+        Raises:
+            InfrastructureError: the service cannot be started at all.
+        """
+        groups: dict[tuple[str, str | None, str], list[int]] = {}
+        for index, request in enumerate(requests):
+            digest = request.candidate.digest if request.candidate else None
+            groups.setdefault((request.task.digest, digest, request.dialect), []).append(index)
+        results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for indices in groups.values():
+            self._submit(_Job(requests[indices[0]], [(results, indices)]))
+        for _ in groups:
+            indices, verdict = results.get()
+            if isinstance(verdict, Exception):
+                raise verdict
+            for position, index in enumerate(indices):
+                copy = {"task_id": requests[index].task.id, "cached": verdict.cached or position > 0}
+                yield index, verdict.model_copy(update=copy)
+
+    def close(self) -> None:
+        """End the service and everything that it started."""
+        with self._lock:
+            self._closed = True
+            service, self._service = self._service, None
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        if service is not None:
+            try:
+                service.wait(10)
+            except subprocess.TimeoutExpired:
+                service.kill()
+                service.wait()
+
+    def _submit(self, job: _Job) -> None:
+        with self._lock:
+            if self._closed:
+                raise InfrastructureError("the executor is closed")
+            if self._connection is None:
+                self._start()
+            number = next(self._numbers)
+            self._jobs[number] = job
+            self._send(number, job)
+
+    def _send(self, number: int, job: _Job) -> None:
+        assert self._connection is not None
+        job.starts += 1
+        with contextlib.suppress(OSError):  # the listener sees the service's end and hands the job on
+            wire.send(self._connection, {"number": number, "request": job.request.model_dump(mode="json")})
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "kernelrl.executor.service", str(theirs.fileno())]
+            environment = os.environ | {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
+            self._service = subprocess.Popen(
+                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+            )
+        try:
+            wire.send(ours, {"settings": self.settings.model_dump(mode="json")})
+            reply, _ = wire.receive(ours)
+        except (wire.WireError, OSError):
+            raise InfrastructureError("the executor's service did not start; `kernelrl doctor` may say why") from None
+        if "failed" in reply:
+            raise InfrastructureError(reply["failed"])
+        self._connection = ours
+        threading.Thread(target=self._listen, args=(ours,), daemon=True, name="executor-results").start()
+
+    def _listen(self, connection: socket.socket) -> None:
+        while True:
+            try:
+                message, _ = wire.receive(connection)
+            except (wire.WireError, OSError):
+                break
+            with self._lock:
+                job = self._jobs.pop(message["number"])
+            verdict = Verdict.model_validate(message["verdict"])
+            for results, indices in job.waiting:
+                results.put((indices, verdict))
+        self._recover(connection)
+
+    def _recover(self, connection: socket.socket) -> None:
+        """The service is gone: start another for the jobs that it took along, or say that they are lost."""
+        connection.close()
+        with self._lock:
+            if self._closed or self._connection is not connection:
+                return
+            self._connection = None
+            if self._service is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._service.pid, signal.SIGKILL)
+                self._service.wait()
+            jobs = list(self._jobs.items())
+            if not jobs:
+                return
+            try:
+                self._start()
+            except InfrastructureError as error:
+                for _, job in jobs:
+                    self._lose(job, error)
+                self._jobs.clear()
+                return
+            for number, job in jobs:
+                if job.starts < MAX_STARTS:
+                    self._send(number, job)
+                else:
+                    del self._jobs[number]
+                    self._lose(job, None)
+
+    def _lose(self, job: _Job, error: Exception | None) -> None:
+        verdict = error or Verdict(
+            task_id=job.request.task.id,
+            candidate=job.request.candidate.digest if job.request.candidate else None,
+            status="infrastructure",
+            fault="executor",
+            stage="none",
+            dialect=job.request.dialect,
+            device="cpu",
+            feedback=f"the executor's service died {job.starts} times under this request",
+        )
+        for results, indices in job.waiting:
+            results.put((indices, verdict))

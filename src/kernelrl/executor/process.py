@@ -1,0 +1,257 @@
+"""The trusted side of an untrusted process: talk to it, freeze it, time it from outside, read its memory.
+
+A contestant only ever runs between a question and its answer. Before a timed call it is frozen while its inputs are written;
+the clock starts when it is thawed and stops when it answers; then it is frozen again, and its outputs are read from
+its memory as they were at that moment. A background thread, a lazy output or a forged answer gains nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from kernelrl.errors import InfrastructureError
+from kernelrl.executor import wire
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class _Iovec(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+class ProcessDied(Exception):
+    """The process ended, or hung up, before it answered. The text says how."""
+
+
+class ProcessTimeout(Exception):
+    """The process did not answer in time."""
+
+
+class ForgedMessage(Exception):
+    """The process answered something that it was not asked."""
+
+
+class ForkServer:
+    """The service's end of the forkserver. Thread-safe."""
+
+    def __init__(self, environment: dict[str, str], command: list[str]):
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            fd = theirs.fileno()
+            self._process = subprocess.Popen([*command, str(fd)], env=environment, pass_fds=(fd,))
+        self._lock = threading.Lock()
+        self._spawned: dict[int, int] = {}
+        self._status: dict[int, int] = {}
+        self._news = threading.Condition()
+        self._alive = True
+        self._token = 0
+        try:
+            wire.receive(self._control, deadline=time.monotonic() + 120)
+        except (wire.WireError, TimeoutError):
+            raise InfrastructureError("the executor's forkserver did not start") from None
+        self._control.settimeout(None)
+        threading.Thread(target=self._listen, daemon=True, name="forkserver-news").start()
+
+    def spawn(self, request: dict[str, Any], fds: tuple[int, ...]) -> int:
+        """Fork a child and return its pid."""
+        with self._lock:
+            self._token += 1
+            token = self._token
+            wire.send(self._control, request | {"spawn": token}, fds)
+        with self._news:
+            if (
+                not self._news.wait_for(lambda: token in self._spawned or not self._alive, timeout=30)
+                or not self._alive
+            ):
+                raise InfrastructureError("the executor's forkserver died")
+            return self._spawned.pop(token)
+
+    def wait(self, pid: int, timeout: float) -> int | None:
+        """The wait status of a child that has exited, or None when it has not within `timeout` (in seconds)."""
+        with self._news:
+            self._news.wait_for(lambda: pid in self._status or not self._alive, timeout=timeout)
+            return self._status.pop(pid, None)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message, _ = wire.receive(self._control)
+            except wire.WireError:
+                break
+            with self._news:
+                if "spawned" in message:
+                    self._spawned[message["spawned"]] = message["pid"]
+                else:
+                    self._status[message["exited"]] = message["status"]
+                self._news.notify_all()
+        with self._news:
+            self._alive = False
+            self._news.notify_all()
+
+
+def explain_status(status: int | None) -> str:
+    """A wait status in words."""
+    if status is None:
+        return "hung up"
+    if os.WIFSIGNALED(status):
+        return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"exited with status {os.WEXITSTATUS(status)}"
+
+
+class Process:
+    """One contestant. Use as a context manager: leaving it kills the process and removes its scratch folder."""
+
+    def __init__(self, forkserver: ForkServer, spec: dict[str, Any]):
+        self._forkserver = forkserver
+        self._scratch = tempfile.TemporaryDirectory(prefix="kernelrl-", ignore_cleanup_errors=True)
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self.sock, theirs = socket.socketpair()
+        with theirs:
+            request = spec | {"kind": "contestant", "scratch": self._scratch.name}
+            self.pid = forkserver.spawn(request, (theirs.fileno(), self._log.fileno()))
+        self._pidfd = os.pidfd_open(self.pid)
+        self._frozen = False
+        self.layers: list[str] = self._answer(time.monotonic() + 30, nonce=None)["ready"]
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._pidfd >= 0 and not select.select([self._pidfd], [], [], 0)[0]
+
+    def close(self) -> None:
+        """Kill the process, whatever state it is in."""
+        if self._pidfd < 0:
+            return
+        self._signal(signal.SIGKILL)
+        self.sock.close()
+        select.select([self._pidfd], [], [], 10)
+        os.close(self._pidfd)
+        self._pidfd = -1
+        self._forkserver.wait(self.pid, timeout=5)
+        self._log.close()
+        self._scratch.cleanup()
+
+    def log_tail(self, num_bytes: int = 2000) -> str:
+        """The end of what it printed."""
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), num_bytes, max(0, size - num_bytes)).decode("utf-8", "replace")
+
+    def ask(self, message: dict[str, Any], timeout: float, fds: tuple[int, ...] = ()) -> dict[str, Any]:
+        """Send a question and return the answer, awaited for `timeout` seconds; the process runs meanwhile and after.
+
+        Raises:
+            ProcessDied, ProcessTimeout, ForgedMessage
+        """
+        nonce = secrets.token_hex(8)
+        self._send(message | {"nonce": nonce}, fds)
+        self.thaw()
+        return self._answer(time.monotonic() + timeout, nonce)
+
+    def timed(self, message: dict[str, Any], timeout: float) -> tuple[dict[str, Any], float]:
+        """Ask a frozen process and freeze it again: the answer, and the time between thawing and answer (in seconds)."""
+        nonce = secrets.token_hex(8)
+        self._send(message | {"nonce": nonce})
+        deadline = time.monotonic() + timeout
+        started = time.perf_counter()
+        self.thaw()
+        reply = self._answer(deadline, nonce)
+        seconds = time.perf_counter() - started
+        self.freeze()
+        return reply, seconds
+
+    def send_reply(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        """Answer a question that the process asked."""
+        self._send(message, fds)
+
+    def next_message(self, deadline: float, nonce: str) -> dict[str, Any]:
+        """Its next message: a `build` request, or the answer to the question of that nonce."""
+        return self._answer(deadline, nonce)
+
+    def freeze(self) -> None:
+        """Stop every thread of the process and wait until it stands."""
+        self._signal(signal.SIGSTOP)
+        self._frozen = True
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            try:
+                state = Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+            except OSError:
+                state = b"X"
+            if state in (b"T", b"t"):
+                return
+            if state in (b"Z", b"X"):
+                raise self._death()
+        raise InfrastructureError(f"process {self.pid} could not be stopped")
+
+    def thaw(self) -> None:
+        """Let it run."""
+        if self._frozen:
+            self._signal(signal.SIGCONT)
+            self._frozen = False
+
+    def read(self, pointer: int, num_bytes: int) -> torch.Tensor:
+        """Copy of `num_bytes` of its memory, as uint8.
+
+        Raises:
+            ValueError: there is no such memory.
+        """
+        buffer = torch.empty(num_bytes, dtype=torch.uint8)
+        done = 0
+        while done < num_bytes:
+            local = _Iovec(buffer.data_ptr() + done, num_bytes - done)
+            remote = _Iovec(pointer + done, num_bytes - done)
+            count = _LIBC.process_vm_readv(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+            if count <= 0:
+                reason = os.strerror(ctypes.get_errno())
+                raise ValueError(f"memory of process {self.pid} at {pointer:#x} cannot be read: {reason}")
+            done += count
+        return buffer
+
+    def _send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        try:
+            self.sock.settimeout(10)
+            wire.send(self.sock, message, fds)
+        except TimeoutError:
+            raise ProcessTimeout from None
+        except OSError:
+            raise self._death() from None
+
+    def _answer(self, deadline: float, nonce: str | None) -> dict[str, Any]:
+        try:
+            message, _ = wire.receive(self.sock, deadline=deadline)
+        except TimeoutError:
+            raise ProcessTimeout from None
+        except (wire.WireError, OSError):
+            raise self._death() from None
+        if "build" not in message and message.get("nonce") != nonce:
+            raise ForgedMessage
+        return message
+
+    def _death(self) -> ProcessDied:
+        with contextlib.suppress(ProcessLookupError):
+            self._signal(signal.SIGCONT)
+        return ProcessDied(explain_status(self._forkserver.wait(self.pid, timeout=2)))
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)

@@ -1,0 +1,157 @@
+"""Confinement of untrusted processes: namespaces, Landlock, seccomp, limits.
+
+Called in a freshly forked, single-threaded child before any untrusted byte is looked at. Every layer that the kernel
+offers is used; `confine` names those that hold, and `kernelrl doctor` shows them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import signal
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+import landlock
+import pyseccomp as seccomp
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWIPC = 0x08000000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
+_CLONE_THREAD = 0x00010000
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+
+# What a kernel never needs. They answer EPERM rather than kill, because libraries probe some of them.
+_DENIED = (
+    "execve execveat fork vfork ptrace process_vm_readv process_vm_writev kcmp pidfd_open pidfd_getfd "
+    "pidfd_send_signal socket socketpair connect bind listen accept accept4 bpf perf_event_open mount "
+    "umount2 pivot_root chroot unshare setns move_mount fsopen open_tree setsid setpgid keyctl add_key "
+    "request_key io_uring_setup io_uring_enter io_uring_register memfd_create shmget shmat msgget semget "
+    "mq_open userfaultfd personality sched_setaffinity sched_setscheduler sched_setattr setpriority "
+    "ioprio_set reboot swapon swapoff init_module finit_module kexec_load settimeofday clock_settime "
+    "adjtimex clock_adjtime quotactl name_to_handle_at open_by_handle_at memfd_secret process_madvise "
+    "set_mempolicy migrate_pages move_pages timer_create"
+).split()
+_TO_A_PROCESS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one confined process."""
+
+    memory_bytes: int
+    """Address space beyond what the process has when it is confined."""
+    file_bytes: int
+    """Size of one file and, where namespaces hold, of all of the scratch folder."""
+    open_files: int = 256
+
+
+def tie_to_parent() -> None:
+    """Have the kernel kill this process when its parent dies."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def confine(scratch: Path, limits: Limits, readable: tuple[str, ...] = (), may_exec: bool = False) -> list[str]:
+    """Confine this process for good and say which layers hold.
+
+    Args:
+        scratch: the only folder that it may write to.
+        limits: memory, file size, open files.
+        readable: what it may read beside the system's and Python's libraries.
+        may_exec: allow child processes (a compiler needs them).
+
+    Returns:
+        Names of the layers that hold: `namespaces`, `landlock`, `seccomp`.
+    """
+    layers = []
+    if _enter_namespaces(scratch, None if may_exec else limits.file_bytes):
+        layers.append("namespaces")
+    _set_limits(limits)
+    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if _restrict_files(scratch, readable, may_exec):
+        layers.append("landlock")
+    if not may_exec and _filter_system_calls():
+        layers.append("seccomp")
+    return layers
+
+
+def _enter_namespaces(scratch: Path, scratch_bytes: int | None) -> bool:
+    uid, gid = os.getuid(), os.getgid()
+    flags = _CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC | (_CLONE_NEWNS if scratch_bytes else 0)
+    if _LIBC.unshare(flags) != 0:
+        return False
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    if scratch_bytes:
+        options = f"size={scratch_bytes},nr_inodes=1024,mode=0700".encode()
+        _LIBC.mount(b"none", b"/", None, 0x44000, None)  # MS_REC | MS_PRIVATE: nothing leaks back
+        _LIBC.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", 0x6, options)  # MS_NOSUID | MS_NODEV
+    return True
+
+
+def _set_limits(limits: Limits) -> None:
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    for kind, value in (
+        (resource.RLIMIT_AS, used + limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+    Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def system_paths() -> tuple[str, ...]:
+    """Folders and files that every Python process with torch needs to read."""
+    python = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
+    system = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
+    devices = ("/proc/cpuinfo", "/proc/meminfo", "/proc/self", "/sys/devices/system", "/dev/null", "/dev/zero")
+    random = ("/dev/urandom", "/dev/random")
+    return tuple(path for path in (*sorted(python), *system, *devices, *random) if os.path.exists(path))
+
+
+def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool) -> bool:
+    read = landlock.FSAccess.READ_FILE | landlock.FSAccess.READ_DIR
+    if may_exec:
+        read |= landlock.FSAccess.EXECUTE
+    try:
+        rules = landlock.Ruleset()
+        for path in (*system_paths(), *readable):
+            rules.allow(path, rules=read if os.path.isdir(path) else read & ~landlock.FSAccess.READ_DIR)
+        rules.allow("/dev/null", rules=landlock.FSAccess.READ_FILE | landlock.FSAccess.WRITE_FILE)
+        rules.allow(str(scratch))
+        rules.apply()
+    except (landlock.LandlockError, OSError):
+        return False
+    return True
+
+
+def _filter_system_calls() -> bool:
+    try:
+        rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
+        denied = seccomp.ERRNO(errno.EPERM)
+        for name in _DENIED:
+            try:
+                rules.add_rule(denied, name)
+            except (RuntimeError, ValueError, OSError):
+                continue  # this architecture or libseccomp does not know the call
+        for name in _TO_A_PROCESS:
+            rules.add_rule(denied, name, seccomp.Arg(0, seccomp.NE, os.getpid()))
+        rules.add_rule(denied, "tkill")
+        rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+        rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
+        rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags are in memory: glibc falls back to clone
+        rules.load()
+    except (RuntimeError, OSError):
+        return False
+    return True

@@ -1,0 +1,262 @@
+"""The executor's service: the trusted process that owns the forkserver, the builder, the references and the cores.
+
+Started by `LocalExecutor` with one socket. Requests come in and verdicts go out as JSON; when the socket closes, the
+service ends and every process that it started ends with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import diskcache
+import torch
+
+from kernelrl.errors import InfrastructureError, TaskError
+from kernelrl.executor import machine, wire
+from kernelrl.executor.api import ExecutorSettings, Request
+from kernelrl.executor.builder import Builder
+from kernelrl.executor.process import ForkServer, Process
+from kernelrl.executor.referee import judge
+from kernelrl.executor.reference import Reference
+from kernelrl.task import Task
+from kernelrl.verdict import Verdict
+
+REFERENCE_BYTES = 1 << 30
+"""Memory for the inputs and expected outputs of idle references; the least recently used go first."""
+CACHE_FORMAT = 1
+"""Raised when a change of the executor makes earlier verdicts worthless."""
+
+
+class Cores:
+    """Preparation may overlap; measurement is alone. Measurements that wait go one after the other, then preparation."""
+
+    def __init__(self, num_workers: int):
+        self._condition = threading.Condition()
+        self._free = self._num_workers = num_workers
+        self._waiting = 0
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Hold one worker."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._free > 0 and not self._waiting)
+            self._free -= 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._free += 1
+                self._condition.notify_all()
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Hold all of them."""
+        with self._condition:
+            self._waiting += 1
+            self._condition.wait_for(lambda: self._free == self._num_workers)
+            self._free = 0
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._free = self._num_workers
+                self._condition.notify_all()
+
+
+class References:
+    """The references in use and, within a budget of memory, those used lately."""
+
+    def __init__(self, make: Any):
+        self._make = make
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, Reference | TaskError] = OrderedDict()
+        self._users: dict[str, int] = {}
+        self._starting: dict[str, threading.Lock] = {}
+
+    @contextmanager
+    def of(self, task: Task) -> Iterator[Any]:
+        """A function that gives the task's reference; it stays alive until the context is left."""
+        key = task.digest
+        with self._lock:
+            self._users[key] = self._users.get(key, 0) + 1
+            starting = self._starting.setdefault(key, threading.Lock())
+
+        def get() -> Reference:
+            with starting:
+                entry = self._entries.get(key)
+                if entry is None or (isinstance(entry, Reference) and not entry.process.alive):
+                    try:
+                        entry = self._make(task)
+                    except TaskError as error:
+                        entry = error
+                    with self._lock:
+                        self._entries[key] = entry
+                with self._lock:
+                    self._entries.move_to_end(key)
+            if isinstance(entry, TaskError):
+                raise entry
+            return entry
+
+        try:
+            yield get
+        finally:
+            with self._lock:
+                self._users[key] -= 1
+                self._shrink()
+
+    def _shrink(self) -> None:
+        total = sum(entry.num_bytes for entry in self._entries.values() if isinstance(entry, Reference))
+        for key, entry in list(self._entries.items()):
+            if self._users[key]:
+                continue
+            if total > REFERENCE_BYTES or len(self._entries) > 16:
+                del self._entries[key], self._users[key], self._starting[key]
+                if isinstance(entry, Reference):
+                    total -= entry.num_bytes
+                    entry.close()
+
+
+class Service:
+    """Judges requests on a pool of threads."""
+
+    def __init__(self, settings: ExecutorSettings):
+        self.settings = settings
+        cores = len(os.sched_getaffinity(0))
+        self.workers = settings.workers or cores
+        self.threads = settings.threads or cores
+        self.cache = Path(settings.cache_dir).expanduser()
+        self.cache.mkdir(parents=True, exist_ok=True)
+        self.secret = _secret(self.cache / "secret")
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "OMP_NUM_THREADS": str(self.threads),
+            "LC_ALL": "C.UTF-8",
+        }
+        environment |= {"TRITON_DEFAULT_FP_FUSION": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "kernelrl.executor.forkserver"]
+        self.forkserver = ForkServer(environment, command)
+        self.builder = Builder(self.cache, self.forkserver, settings.build_timeout_s)
+        self.cores = Cores(self.workers)
+        self.references = References(self._reference)
+        self.verdicts = diskcache.Cache(str(self.cache / "verdicts"), size_limit=1 << 32)
+        self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
+
+    def verdict(self, request: Request) -> Verdict:
+        """Judge one request, or recall it. Never raises: whatever is not the candidate's fault is `infrastructure`."""
+        key = self._key(request)
+        if self.settings.verdict_cache and (known := self.verdicts.get(key)) is not None:
+            return Verdict.model_validate_json(known).model_copy(update={"task_id": request.task.id, "cached": True})
+        try:
+            with self.references.of(request.task) as reference:
+                found = judge(
+                    request,
+                    self.settings,
+                    reference,
+                    self._start,
+                    self.builder,
+                    self.cores.preparing,
+                    self.cores.measuring,
+                )
+        except TaskError as error:
+            return _not_known(request, "task", str(error))
+        except Exception as error:
+            return _not_known(request, "executor", f"{type(error).__name__}: {error}")
+        found = found.model_copy(update={"machine": machine.fingerprint()})
+        if self.settings.verdict_cache:
+            self.verdicts.set(key, found.model_dump_json())
+        return found
+
+    def _start(self) -> Process:
+        spec = {
+            "memory_bytes": self.settings.memory_mb << 20,
+            "file_bytes": self.settings.output_mb << 20,
+            "threads": self.threads,
+        }
+        return Process(self.forkserver, spec)
+
+    def _reference(self, task: Task) -> Reference:
+        task.check_source()
+        with self.cores.preparing():
+            settings = self.settings
+            return Reference(
+                task, self._start, settings.seed, self.secret, settings.load_timeout_s, settings.run_timeout_s
+            )
+
+    def _key(self, request: Request) -> str:
+        candidate = request.candidate.digest if request.candidate else None
+        irrelevant = {"cache_dir", "verdict_cache", "workers"}
+        parts = (
+            CACHE_FORMAT,
+            request.task.digest,
+            candidate,
+            request.dialect,
+            self.settings.model_dump_json(exclude=irrelevant),
+            machine.fingerprint(),
+        )
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _not_known(request: Request, fault: Any, feedback: str) -> Verdict:
+    return Verdict(
+        task_id=request.task.id,
+        candidate=request.candidate.digest if request.candidate else None,
+        status="infrastructure",
+        fault=fault,
+        stage="none",
+        dialect=request.dialect,
+        device="cpu",
+        feedback=feedback,
+        machine=machine.fingerprint(),
+    )
+
+
+def _secret(path: Path) -> str:
+    """This machine's secret, from which the seeds of hidden inputs are derived. No candidate can read its folder."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+    except FileExistsError:
+        pass
+    return path.read_text()
+
+
+def main(client: socket.socket) -> None:
+    """Serve one client until it hangs up."""
+    first, _ = wire.receive(client)
+    settings = ExecutorSettings.model_validate(first["settings"])
+    torch.set_num_threads(settings.threads or len(os.sched_getaffinity(0)))
+    try:
+        service = Service(settings)
+    except InfrastructureError as error:
+        wire.send(client, {"failed": str(error)})
+        os._exit(1)
+    wire.send(client, {"ready": True})
+    sending = threading.Lock()
+
+    def answer(number: int, request: Request) -> None:
+        verdict = service.verdict(request)
+        with sending:
+            wire.send(client, {"number": number, "verdict": verdict.to_json()})
+
+    while True:
+        try:
+            message, _ = wire.receive(client)
+        except wire.WireError:
+            os._exit(0)
+        service.pool.submit(answer, message["number"], Request.model_validate(message["request"]))
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))

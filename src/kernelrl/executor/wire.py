@@ -1,0 +1,164 @@
+"""Messages between the executor's processes: length-prefixed JSON over Unix sockets, and trees of tensors.
+
+JSON, never pickle: one end may be hostile. A tree is what `forward` takes or returns: tensors, numbers, strings, None and
+lists, tuples and dicts of them. Tensors travel beside the tree, as specifications of memory.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from typing import Any
+
+import torch
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_HEADER = struct.Struct("!I")
+
+
+class WireError(Exception):
+    """The peer closed the connection or sent something that is not a message."""
+
+
+def send(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+    """Send one message, with file descriptors if any."""
+    body = json.dumps(message).encode()
+    data = _HEADER.pack(len(body)) + body
+    sent = socket.send_fds(sock, [data], list(fds)) if fds else 0
+    sock.sendall(data[sent:])
+
+
+def receive(sock: socket.socket, max_fds: int = 0, deadline: float | None = None) -> tuple[dict[str, Any], list[int]]:
+    """Receive one message and its file descriptors, before `deadline` (on `time.monotonic`'s clock).
+
+    Raises:
+        WireError: the peer is gone, or what it sent is not a JSON object of at most `MAX_MESSAGE_BYTES`.
+        TimeoutError: the deadline passed, however slowly the peer kept talking.
+    """
+    fds: list[int] = []
+    if max_fds:
+        _set_timeout(sock, deadline)
+        data, fds, _, _ = socket.recv_fds(sock, _HEADER.size, max_fds)
+        if not data:
+            raise WireError("connection closed")
+        data += _receive_exactly(sock, _HEADER.size - len(data), deadline)
+    else:
+        data = _receive_exactly(sock, _HEADER.size, deadline)
+    (length,) = _HEADER.unpack(data)
+    if length > MAX_MESSAGE_BYTES:
+        raise WireError(f"message of {length} bytes is too long")
+    try:
+        message = json.loads(_receive_exactly(sock, length, deadline))
+    except (ValueError, RecursionError):
+        raise WireError("message is not JSON") from None
+    if not isinstance(message, dict):
+        raise WireError("message is not an object")
+    return message, fds
+
+
+def _set_timeout(sock: socket.socket, deadline: float | None) -> None:
+    if deadline is not None:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        sock.settimeout(remaining)
+
+
+def _receive_exactly(sock: socket.socket, length: int, deadline: float | None) -> bytes:
+    chunks = []
+    while length:
+        _set_timeout(sock, deadline)
+        try:
+            chunk = sock.recv(min(length, 1 << 20))
+        except ConnectionError:
+            chunk = b""
+        if not chunk:
+            raise WireError("connection closed")
+        chunks.append(chunk)
+        length -= len(chunk)
+    return b"".join(chunks)
+
+
+def flatten(tree: Any, tensors: list[torch.Tensor]) -> Any:
+    """JSON form of a tree; its tensors are appended to `tensors` and stand in the form as `{"tensor": index}`.
+
+    Raises:
+        TypeError: names the type that cannot travel.
+    """
+    if isinstance(tree, torch.Tensor):
+        tensors.append(tree)
+        return {"tensor": len(tensors) - 1}
+    if tree is None or isinstance(tree, bool | int | str):
+        return tree
+    if isinstance(tree, float):
+        return {"float": tree.hex()}
+    if isinstance(tree, tuple | list | torch.Size):
+        kind = "list" if isinstance(tree, list) else "tuple"
+        return {kind: [flatten(item, tensors) for item in tree]}
+    if isinstance(tree, dict):
+        return {"dict": [[flatten(key, tensors), flatten(value, tensors)] for key, value in tree.items()]}
+    if isinstance(tree, torch.dtype | torch.device):
+        return {type(tree).__name__: str(tree)}
+    raise TypeError(f"values of type {type(tree).__name__} cannot be passed to a kernel")
+
+
+def unflatten(form: Any, tensors: list[torch.Tensor]) -> Any:
+    """The tree of a form made by `flatten`."""
+    if not isinstance(form, dict):
+        return form
+    ((kind, value),) = form.items()
+    match kind:
+        case "tensor":
+            return tensors[value]
+        case "float":
+            return float.fromhex(value)
+        case "list":
+            return [unflatten(item, tensors) for item in value]
+        case "tuple":
+            return tuple(unflatten(item, tensors) for item in value)
+        case "dict":
+            return {unflatten(key, tensors): unflatten(item, tensors) for key, item in value}
+        case "dtype":
+            return DTYPES[value]
+        case "device":
+            return torch.device(value)
+    raise WireError(f"unknown form {kind!r}")
+
+
+DTYPES: dict[str, torch.dtype] = {
+    str(dtype): dtype
+    for dtype in (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    )
+}
+
+
+def span_bytes(shape: list[int], stride: list[int], itemsize: int) -> int:
+    """Bytes from a tensor's first element to the end of its last, for non-negative strides; 0 for an empty tensor."""
+    if 0 in shape:
+        return 0
+    return (sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1) * itemsize
+
+
+def describe(tensor: torch.Tensor) -> dict[str, Any]:
+    """Where a tensor's memory is and how it is to be read."""
+    return {
+        "dtype": str(tensor.dtype),
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()) if tensor.layout == torch.strided else None,
+        "device": tensor.device.type,
+        "layout": str(tensor.layout),
+        "pointer": tensor.data_ptr() if tensor.layout == torch.strided else 0,
+        "type": type(tensor).__name__,
+    }
