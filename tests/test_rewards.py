@@ -31,7 +31,7 @@ SLOW = verdict("correct", "correct", speedup=(0.5, 0.6))
 FAST = verdict("correct", "correct", speedup=(2.0, 4.0))
 UNTIMED = verdict("correct", "correct")
 CHEAT = verdict("illegal", "ran", violations=(Violation(rule="library_call", evidence="torch.relu"),), speedup=(9, 9))
-UNKNOWN = verdict("infrastructure", "compiled")
+UNKNOWN = verdict("infrastructure", "compiled", fault="executor")
 
 
 def shipped(name):

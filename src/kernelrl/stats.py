@@ -100,11 +100,12 @@ def fast_p(correct: Sequence[bool], speedups: Sequence[float | None], p: float) 
     return float(np.mean(is_fast(correct, speedups, p))) if correct else float("nan")
 
 
-def is_fast(correct: Sequence[bool], speedups: Sequence[float | None], p: float) -> NDArray[np.bool_]:
+def is_fast(correct: Sequence[bool], speedups: Sequence[float | None], p: float) -> list[bool]:
     """(N,) which samples `fast_p` counts."""
-    correct_N = np.asarray(correct, dtype=bool)
-    speedups_N = np.array([np.nan if speedup is None else speedup for speedup in speedups], dtype=np.float64)
-    return correct_N & (speedups_N > p) if p > 0 else correct_N
+    return [
+        right and (p <= 0 or (speedup is not None and speedup > p))
+        for right, speedup in zip(correct, speedups, strict=True)
+    ]
 
 
 def geometric_mean(values: ArrayLike) -> float:

@@ -1,0 +1,160 @@
+"""Figures of a policy from its records, and the differences between policies. Runs nothing.
+
+Every figure is a ratio over tasks, `sum(totals_T) / sum(counts_T)`, so that one clustered bootstrap serves them all:
+tasks are resampled, never the samples of one task. Records with status `infrastructure` say nothing about the policy
+and are left out (and counted).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelrl.records import Record
+from kernelrl.stats import is_fast, pass_at_k, ratio_difference_interval, ratio_interval
+from kernelrl.task import Task
+from kernelrl.verdict import Verdict
+
+RATES: dict[str, Callable[[Verdict], bool]] = {
+    "parsed": lambda verdict: verdict.reached("parsed"),
+    "legal": lambda verdict: verdict.legal,
+    "compiled": lambda verdict: verdict.legal and verdict.reached("compiled"),
+    "ran": lambda verdict: verdict.legal and verdict.reached("ran"),
+    "correct": lambda verdict: verdict.correct,
+}
+"""The funnel: share of all samples that come this far without breaking a rule; each is at most the one before."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the figures depend on beside the records."""
+
+    k: tuple[int, ...]
+    """Values of k for pass@k."""
+    fast_p: tuple[float, ...]
+    """Speedup thresholds."""
+    bootstrap: int
+    """Number of resamples."""
+    seed: int
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure over T tasks: `sum(totals_T) / sum(counts_T)`, or the exponential of that."""
+
+    totals_T: NDArray[np.float64]
+    counts_T: NDArray[np.float64]
+    geometric: bool = False
+    """The totals are sums of logarithms: the figure is a geometric mean, and a change is a quotient."""
+
+    def estimate(self, settings: Settings) -> dict[str, float | None]:
+        """`value`, and `low` and `high` of its 95 % interval; None where there is nothing to average."""
+        interval = ratio_interval(self.totals_T, self.counts_T, resamples=settings.bootstrap, seed=settings.seed)
+        return self._as_json(self._ratio(), interval)
+
+    def change_from(self, before: Figure, settings: Settings) -> dict[str, float | None]:
+        """This figure minus `before` (divided by it for a geometric mean), with the interval paired by task."""
+        after_T, before_T = (self.totals_T, self.counts_T), (before.totals_T, before.counts_T)
+        interval = ratio_difference_interval(after_T, before_T, resamples=settings.bootstrap, seed=settings.seed)
+        return self._as_json(self._ratio() - before._ratio(), interval)
+
+    def _ratio(self) -> float:
+        count = self.counts_T.sum()
+        return float(self.totals_T.sum() / count) if count else math.nan
+
+    def _as_json(self, value: float, interval: tuple[float, float]) -> dict[str, float | None]:
+        numbers = [math.exp(number) if self.geometric else number for number in (value, *interval)]
+        return {
+            name: None if math.isnan(number) else number
+            for name, number in zip(("value", "low", "high"), numbers, strict=True)
+        }
+
+
+def compute_figures(records: Sequence[Record], tasks: Sequence[Task], settings: Settings) -> dict[str, Figure]:
+    """All figures of one policy by name.
+
+    - `parsed`, `legal`, `compiled`, `ran`, `correct`: see `RATES`.
+    - `pass@k`: mean over tasks of the unbiased estimate (Chen et al. 2021, eq. 1).
+    - `fast_p`: share of all samples that are correct and more than p times as fast as the reference (KernelBench,
+      arXiv 2502.10517). By the median of the timing pairs.
+    - `speedup`: geometric mean, over the correct samples whose speedup was measured, of the median speedup
+      (KernelBench's `geometric_mean_speed_ratio_correct_only`).
+    - `reward`: mean of the composed reward.
+    """
+    samples_T = _by_task(records, tasks)
+    verdicts_T = [[record.verdict for record in samples] for samples in samples_T]
+    correct_T = [[verdict.correct for verdict in verdicts] for verdicts in verdicts_T]
+    speedups_T = [[v.speedup.median if v.speedup else None for v in verdicts] for verdicts in verdicts_T]
+
+    figures = {name: _mean([[test(v) for v in verdicts] for verdicts in verdicts_T]) for name, test in RATES.items()}
+    for k in settings.k:
+        enough_T = [correct if len(correct) >= k else [] for correct in correct_T]
+        figures[f"pass@{k}"] = _mean(
+            [[pass_at_k(len(correct), sum(correct), k)] if correct else [] for correct in enough_T]
+        )
+    for p in settings.fast_p:
+        fast_T = [is_fast(correct, speedups, p) for correct, speedups in zip(correct_T, speedups_T, strict=True)]
+        figures[f"fast_{p:g}"] = _mean(fast_T)
+    figures["speedup"] = _mean(
+        [[math.log(v.speedup.median) for v in verdicts if v.correct and v.speedup] for verdicts in verdicts_T],
+        geometric=True,
+    )
+    figures["reward"] = _mean(
+        [[record.reward for record in samples if record.reward is not None] for samples in samples_T]
+    )
+    return figures
+
+
+def summarize(records: Sequence[Record], tasks: Sequence[Task], settings: Settings) -> dict[str, Any]:
+    """Counts and estimates of one policy, overall and per category, as JSON."""
+    by_category: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        by_category[task.category].append(task)
+    return {
+        "num_tasks": len(tasks),
+        "num_samples": len(records),
+        "num_infrastructure": sum(record.verdict.status == "infrastructure" for record in records),
+        "num_untimed": sum(record.verdict.correct and record.verdict.speedup is None for record in records),
+        "figures": _estimate_all(records, tasks, settings),
+        "categories": {
+            category: {"num_tasks": len(members), "figures": _estimate_all(records, members, settings)}
+            for category, members in sorted(by_category.items())
+        },
+    }
+
+
+def compare(
+    after: Sequence[Record], before: Sequence[Record], tasks: Sequence[Task], settings: Settings
+) -> dict[str, dict[str, float | None]]:
+    """The change of every figure from one policy to another on the same tasks, as JSON; see `Figure.change_from`."""
+    figures_after, figures_before = (compute_figures(records, tasks, settings) for records in (after, before))
+    return {name: figure.change_from(figures_before[name], settings) for name, figure in figures_after.items()}
+
+
+def _estimate_all(
+    records: Sequence[Record], tasks: Sequence[Task], settings: Settings
+) -> dict[str, dict[str, float | None]]:
+    return {name: figure.estimate(settings) for name, figure in compute_figures(records, tasks, settings).items()}
+
+
+def _by_task(records: Sequence[Record], tasks: Sequence[Task]) -> list[list[Record]]:
+    """What is known about each task, in the order of the tasks."""
+    samples: dict[str, list[Record]] = {task.id: [] for task in tasks}
+    for record in records:
+        if record.task_id in samples and record.verdict.status != "infrastructure":
+            samples[record.task_id].append(record)
+    return list(samples.values())
+
+
+def _mean(values_T: Sequence[Sequence[float]], geometric: bool = False) -> Figure:
+    return Figure(
+        totals_T=np.array([sum(values) for values in values_T], dtype=np.float64),
+        counts_T=np.array([len(values) for values in values_T], dtype=np.float64),
+        geometric=geometric,
+    )

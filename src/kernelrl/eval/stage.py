@@ -1,0 +1,256 @@
+"""The eval stage: sample every policy on the held-out tasks, judge, record, and write the figures.
+
+Not covered here: sampling through vLLM. Generation and judging take turns on purpose: a kernel timed on a machine that
+generates at the same time would be timed wrongly.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from kernelrl import __version__
+from kernelrl.candidate import Completion
+from kernelrl.console import make_console, track
+from kernelrl.data.tables import read_table
+from kernelrl.errors import UserError
+from kernelrl.eval import metrics
+from kernelrl.eval.provenance import git_version, package_versions
+from kernelrl.eval.table import make_table
+from kernelrl.executor.api import Executor, Request, make_executor
+from kernelrl.prompts import Message, to_text
+from kernelrl.records import Ledger, Record, write_json
+from kernelrl.rewards import Reward, make_reward
+from kernelrl.run import open_stage
+from kernelrl.task import Task
+
+METRICS = "metrics.json"
+RESULTS = "results.json"
+RECORDS = "records"
+PositiveInt = Annotated[int, Field(ge=1)]
+
+log = logging.getLogger(__name__)
+
+
+class EvalSettings(BaseModel):
+    """The node `eval` of the config (`configs/eval`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path
+    """Gets one folder per policy."""
+    tasks: Path
+    """Parquet file with the columns `task` (JSON of a Task) and `prompt` (messages)."""
+    policies: dict[Annotated[str, Field(pattern=r"^\w[\w.-]*$")], Path] = Field(min_length=1)
+    """Name -> folder of a model or an adapter; each is compared with the one before."""
+    samples: PositiveInt
+    """Completions per task."""
+    temperature: float = Field(ge=0)
+    top_p: float = Field(gt=0, le=1)
+    max_new_tokens: PositiveInt
+    batch_size: PositiveInt
+    """Completions that are generated, judged and written at a time."""
+    k: tuple[PositiveInt, ...]
+    """Values of k for pass@k."""
+    fast_p: tuple[Annotated[float, Field(ge=0)], ...]
+    """Speedup thresholds."""
+    bootstrap: PositiveInt
+    """Number of resamples of the intervals."""
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is the same for every policy."""
+
+    settings: EvalSettings
+    tasks: list[Task]
+    prompts: dict[str, list[Message]]
+    dialect: str
+    seed: int
+    reward: Reward
+    executor: Executor
+
+
+def run(cfg: DictConfig) -> Path:
+    """Evaluate every policy of `cfg.eval.policies`, compare each with the one before, and print the table.
+
+    Idempotent and resumable: a finished policy is only read, an interrupted one goes on with the samples that are
+    missing.
+
+    Returns:
+        `results.json` in the output folder: every figure of every policy and every comparison, with intervals.
+
+    Raises:
+        UserError: the settings, the task file or a policy folder cannot be used; raised before anything is sampled.
+    """
+    settings = check_settings(cfg.eval)
+    reward = make_reward(cfg.reward)
+    rows = read_table(settings.tasks, ("task", "prompt"))
+    tasks = [Task.model_validate_json(row["task"]) for row in rows]
+    prompts = {task.id: row["prompt"] for task, row in zip(tasks, rows, strict=True)}
+    to_compute = metrics.Settings(k=settings.k, fast_p=settings.fast_p, bootstrap=settings.bootstrap, seed=cfg.seed)
+    asked = _what_decides(cfg, settings)
+    executor_settings: Any = OmegaConf.to_container(cfg.executor, resolve=True)
+    records: dict[str, list[Record]] = {}
+    summaries: dict[str, Any] = {}
+    with (
+        open_stage("eval", settings.folder, asked) as stage,
+        make_executor(executor_settings) as executor,
+    ):
+        work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, executor)
+        for name, policy in settings.policies.items():
+            with open_stage(f"eval of {name}", settings.folder / name, asked | _fingerprint(policy)) as part:
+                ledger = Ledger(part.path / RECORDS)
+                if not part.done:
+                    started = time.monotonic()
+                    num_resumed = _sample_and_judge(work, name, policy, ledger)
+                    summary = {
+                        "policy": name,
+                        "folder": str(policy),
+                        **metrics.summarize(list(ledger), tasks, to_compute),
+                        "num_resumed": num_resumed,
+                        "seconds": round(time.monotonic() - started, 1),
+                        **_provenance(cfg),
+                    }
+                    write_json(part.path / METRICS, summary)
+                    part.finish({"num_samples": summary["num_samples"]})
+                records[name] = list(ledger)
+                summaries[name] = json.loads((part.path / METRICS).read_text())
+        names = list(summaries)
+        comparisons = [
+            {"after": after, "before": before}
+            | {"figures": metrics.compare(records[after], records[before], tasks, to_compute)}
+            for before, after in zip(names, names[1:], strict=False)
+        ]
+        path = Path(cfg.output_dir) / RESULTS
+        results = {"policies": summaries, "comparisons": comparisons, **_provenance(cfg)}
+        write_json(path, results)
+        stage.finish({"policies": names})
+    make_console().print(make_table(results))
+    return path
+
+
+def check_settings(node: DictConfig) -> EvalSettings:
+    """The settings of the stage.
+
+    Raises:
+        UserError: names the value that cannot be used, or the policy that is not there.
+    """
+    from kernelrl.models import check_policy  # torch and transformers: seconds that a report need not wait for
+
+    try:
+        settings = EvalSettings.model_validate(OmegaConf.to_container(node, resolve=True))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise UserError(f"eval.{'.'.join(map(str, wrong['loc']))}={wrong['input']!r}: {wrong['msg']}") from None
+    if max(settings.k, default=1) > settings.samples:
+        raise UserError(
+            f"eval.k={list(settings.k)}: pass@{max(settings.k)} needs as many samples per task, "
+            f"but eval.samples={settings.samples}; raise eval.samples or lower eval.k"
+        )
+    for name, policy in settings.policies.items():
+        try:
+            check_policy(policy)
+        except UserError as error:
+            raise UserError(f"eval.policies.{name}: {error}; or leave it out with ~eval.policies.{name}") from None
+    return settings
+
+
+def _what_decides(cfg: DictConfig, settings: EvalSettings) -> dict[str, Any]:
+    """All that decides what is sampled and how it is judged, the policies apart."""
+    from kernelrl.training import digest
+
+    return {
+        "eval": settings.model_dump(mode="json", exclude={"folder", "tasks", "policies"}),
+        "tasks": digest(settings.tasks),
+        "dialect": cfg.dialect,
+        "seed": cfg.seed,
+        "reward": cfg.reward,
+        "executor": cfg.executor,
+    }
+
+
+def _fingerprint(policy: Path) -> dict[str, Any]:
+    from kernelrl.training import digests
+
+    return {"policy": str(policy), "files": digests(policy)}
+
+
+def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> int:
+    """Fill the ledger of one policy, and say how many samples it held before.
+
+    Samples are drawn in batches that are the same in every run, each with its own seed: a resumed run draws what the
+    interrupted one would have drawn.
+    """
+    from kernelrl.eval.sampling import Sampler
+
+    settings = work.settings
+    known = {record.id for record in ledger}
+    if ledger.skipped:
+        log.warning("%s: %d torn or corrupt line(s) skipped; sampling them again", ledger.folder, ledger.skipped)
+    wanted = [(f"eval/{name}/{task.id}/{sample}", task) for task in work.tasks for sample in range(settings.samples)]
+    sampler = Sampler(policy, settings.temperature, settings.top_p, settings.max_new_tokens)
+    num_correct = 0
+    with track(len(wanted), f"eval {name}") as progress:
+        for start in range(0, len(wanted), settings.batch_size):
+            batch = wanted[start : start + settings.batch_size]
+            if any(id not in known for id, _ in batch):
+                texts = sampler.sample([work.prompts[task.id] for _, task in batch], seed=work.seed * 1_000_003 + start)
+                drawn = [(id, task, text) for (id, task), text in zip(batch, texts, strict=True) if id not in known]
+                records = _judge(work, name, drawn)
+                ledger.append(records)
+                num_correct += sum(record.verdict.correct for record in records)
+            progress.advance(len(batch), note=f"{num_correct} correct")
+    return len(known)
+
+
+def _judge(work: _Work, name: str, drawn: list[tuple[str, Task, str]]) -> list[Record]:
+    completions = [Completion.parse(text) for _, _, text in drawn]
+    verdicts = work.executor.evaluate(
+        [
+            Request(task=task, candidate=completion.candidate(work.dialect), dialect=work.dialect)
+            for (_, task, _), completion in zip(drawn, completions, strict=True)
+        ]
+    )
+    scores = [work.reward(*pair) for pair in zip(completions, verdicts, strict=True)]
+    return [
+        Record(
+            id=id,
+            stage="eval",
+            step=0,
+            policy=name,
+            task_id=task.id,
+            prompt=to_text(work.prompts[task.id]),
+            completion=completion.text,
+            verdict=verdict,
+            rewards=score.parts,
+            reward=score.total,
+            machine=verdict.machine,
+            version=__version__,
+        )
+        for (id, task, _), completion, verdict, score in zip(drawn, completions, verdicts, scores, strict=True)
+    ]
+
+
+def _provenance(cfg: DictConfig) -> dict[str, Any]:
+    from kernelrl.executor.machine import fingerprint
+
+    return {
+        "name": cfg.name,
+        "seed": cfg.seed,
+        "dialect": cfg.dialect,
+        "reward": cfg.reward.name,
+        "eval": OmegaConf.to_container(cfg.eval, resolve=True),
+        "version": __version__,
+        "git": git_version(),
+        "packages": package_versions(),
+        "machine": fingerprint(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

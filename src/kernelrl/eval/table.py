@@ -1,0 +1,81 @@
+"""Figures as a person reads them, and the table of results in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+Estimate = Mapping[str, float | None]
+STYLES = {1: "green", 0: "", -1: "red"}
+
+
+def make_table(results: Mapping[str, Any]) -> Table:
+    """The content of `results.json`: a row per figure, a column per policy and per change between two.
+
+    A change whose interval excludes "no change" is green or red.
+    """
+    policies, comparisons = results["policies"], results["comparisons"]
+    table = Table(title=f"{results['name']}: held-out tasks", caption=caption(results), title_justify="left")
+    table.add_column("")
+    for name in policies:
+        table.add_column(name, justify="right")
+    for comparison in comparisons:
+        table.add_column(f"{comparison['before']} → {comparison['after']}", justify="right")
+    for figure in next(iter(policies.values()))["figures"]:
+        changes = [comparison["figures"][figure] for comparison in comparisons]
+        table.add_row(
+            label(figure),
+            *(format_estimate(figure, policy["figures"][figure]) for policy in policies.values()),
+            *(Text(format_change(figure, change), STYLES[direction(figure, change)]) for change in changes),
+        )
+    return table
+
+
+def caption(results: Mapping[str, Any]) -> str:
+    """What the intervals are, over how much, and what was left out."""
+    policies = results["policies"].values()
+    first = next(iter(policies))
+    text = (
+        f"95 % bootstrap intervals over {first['num_tasks']} tasks; {first['num_samples']} samples per policy; "
+        f"seed {results['seed']}"
+    )
+    unknown = sum(policy["num_infrastructure"] for policy in policies)
+    return f"{text}; {unknown} samples without a verdict left out" if unknown else text
+
+
+def label(figure: str) -> str:
+    """The figure with its unit."""
+    return figure if figure == "reward" else "speedup, ×" if figure == "speedup" else f"{figure}, %"
+
+
+def format_estimate(figure: str, estimate: Estimate) -> str:
+    """A value and its interval, e.g. `41.2 [35.0, 47.1]`; a dash where it is not known."""
+    return _format(figure, estimate, sign="")
+
+
+def format_change(figure: str, change: Estimate) -> str:
+    """A change and its interval, e.g. `+12.5 [+6.1, +18.8]` points, or `×1.31 [1.20, 1.42]` for speedups."""
+    if figure == "speedup":
+        return _format(figure, change, sign="") if change["value"] is None else f"×{_format(figure, change, sign='')}"
+    return _format(figure, change, sign="+")
+
+
+def direction(figure: str, change: Estimate) -> int:
+    """1 or -1 where the whole interval of a change lies above or below "no change", else 0."""
+    nothing = 1.0 if figure == "speedup" else 0.0
+    low, high = change["low"], change["high"]
+    if low is None or high is None:
+        return 0
+    return 1 if low > nothing else -1 if high < nothing else 0
+
+
+def _format(figure: str, estimate: Estimate, sign: str) -> str:
+    value, low, high = (estimate[name] for name in ("value", "low", "high"))
+    if value is None or low is None or high is None:
+        return "–"
+    scale, digits = (1, 3 if figure == "reward" else 2) if figure in ("reward", "speedup") else (100, 1)
+    shown = [f"{scale * number:{sign}.{digits}f}" for number in (value, low, high)]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]"

@@ -1,0 +1,129 @@
+"""Figures of a policy against hand-computed values."""
+
+from itertools import count
+from math import exp, log
+
+import pytest
+
+from kernelrl.eval.metrics import RATES, Settings, compare, compute_figures, summarize
+from kernelrl.records import Record
+from kernelrl.task import Task
+from kernelrl.verdict import Speedup, Verdict, Violation
+
+SETTINGS = Settings(k=(1, 2), fast_p=(0, 1, 1.5, 2), bootstrap=500, seed=0)
+A, B = (Task(id=id, source="", category=category) for id, category in (("a", "softmax"), ("b", "matmul")))
+LIBRARY_CALL = (Violation(rule="library_call", evidence="torch.relu"),)
+_ids = count()
+
+
+def record(task, status, stage, speedup=None, reward=0.0):
+    measured = None if speedup is None else Speedup(median=speedup, low=0.9 * speedup, high=1.1 * speedup, pairs=9)
+    verdict = Verdict(
+        task_id=task.id,
+        candidate=None,
+        status=status,
+        fault="executor" if status == "infrastructure" else None,
+        stage=stage,
+        dialect="cpp",
+        device="cpu",
+        speedup=measured,
+        violations=LIBRARY_CALL if status == "illegal" else (),
+    )
+    id = f"eval/p/{task.id}/{next(_ids)}"
+    return Record(
+        id=id,
+        stage="eval",
+        step=0,
+        policy="p",
+        task_id=task.id,
+        prompt="",
+        completion="",
+        verdict=verdict,
+        reward=reward,
+    )
+
+
+def right(task, speedup=None, reward=1.0):
+    return record(task, "correct", "correct", speedup, reward)
+
+
+RECORDS = [
+    right(A, speedup=2.5, reward=1.4),
+    right(A, speedup=1.2),
+    record(A, "incorrect", "ran", speedup=None),
+    record(A, "illegal", "ran", speedup=9.0),
+    right(B, speedup=0.5),
+    record(B, "compile_error", "legal"),
+    record(B, "runtime_error", "compiled"),
+    record(B, "compile_error", "none"),
+    record(B, "infrastructure", "parsed", reward=None),
+]
+
+
+def values(records, tasks=(A, B)):
+    return {
+        name: figure.estimate(SETTINGS)["value"] for name, figure in compute_figures(records, tasks, SETTINGS).items()
+    }
+
+
+def test_figures():
+    assert values(RECORDS) == pytest.approx(
+        {
+            "parsed": 7 / 8,
+            "legal": 6 / 8,
+            "compiled": 5 / 8,
+            "ran": 4 / 8,
+            "correct": 3 / 8,
+            "pass@1": (2 / 4 + 1 / 4) / 2,
+            "pass@2": ((1 - 1 / 6) + (1 - 3 / 6)) / 2,
+            "fast_0": 3 / 8,
+            "fast_1": 2 / 8,
+            "fast_1.5": 1 / 8,
+            "fast_2": 1 / 8,
+            "speedup": exp((log(2.5) + log(1.2) + log(0.5)) / 3),
+            "reward": 3.4 / 8,
+        }
+    )
+
+
+def test_the_funnel_only_narrows():
+    rates = [values(RECORDS)[name] for name in RATES]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_summary_counts_and_categories():
+    summary = summarize(RECORDS, [A, B], SETTINGS)
+    assert (summary["num_tasks"], summary["num_samples"], summary["num_infrastructure"]) == (2, 9, 1)
+    assert list(summary["categories"]) == ["matmul", "softmax"]
+    assert summary["categories"]["softmax"]["figures"]["correct"] == {"value": 0.5, "low": 0.5, "high": 0.5}
+    low, value, high = (summary["figures"]["correct"][name] for name in ("low", "value", "high"))
+    assert low <= value <= high
+
+
+def test_what_was_not_measured_is_none():
+    untimed = [right(A), right(A)]
+    summary = summarize(untimed, [A], SETTINGS)
+    assert summary["num_untimed"] == 2
+    assert summary["figures"]["speedup"] == {"value": None, "low": None, "high": None}
+    assert values(untimed, [A])["fast_0"] == 1 and values(untimed, [A])["fast_1"] == 0
+    assert set(values([], [A]).values()) == {None}
+
+
+def test_tasks_with_fewer_than_k_known_samples_are_left_out_of_pass_at_k():
+    assert values([right(A), right(A), right(B)])["pass@2"] == 1
+    assert values([right(A)])["pass@2"] is None
+
+
+def test_changes_are_paired_by_task():
+    tasks = [Task(id=f"t{index}", source="") for index in range(8)]
+    before = [sample for task in tasks[:4] for sample in (right(task, 1.0), right(task, 1.0))]
+    before += [sample for task in tasks[4:] for sample in (right(task, 4.0), record(task, "incorrect", "ran"))]
+    after = [sample for task in tasks[:4] for sample in (right(task, 2.0), right(task, 2.0))]
+    after += [sample for task in tasks[4:] for sample in (right(task, 8.0), right(task, 8.0))]
+    changes = compare(after, before, tasks, SETTINGS)
+    assert changes["correct"]["value"] == pytest.approx(0.25)
+    assert 0 < changes["correct"]["low"] < changes["correct"]["high"] <= 0.5
+    same = compare(before, before, tasks, SETTINGS)
+    assert same["correct"] == {"value": 0, "low": 0, "high": 0}
+    assert same["speedup"] == {"value": 1, "low": 1, "high": 1}
+    assert changes["speedup"]["value"] > 2
