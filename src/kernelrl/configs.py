@@ -43,17 +43,12 @@ def compose_config(command: str, overrides: Sequence[str] = ()) -> DictConfig:
 def explain(error: Exception, command: str) -> UserError:
     """One line for what Hydra says about a config: the thing, the value, and the close match."""
     text = str(error)
-    if unknown := re.search(r"Could not (?:override|find|delete) '([^']+)'", text):
+    if missing := re.search(r"Could not find '(?:([^']+)/)?([^'/]+)'", text):
+        group, option = missing.groups(default="")
+        return UserError(f"no option {option!r} in config group {group!r}{_close_match(option, _options(group))}")
+    if unknown := re.search(r"Could not (?:override|delete(?: from config\.)?) '([\w./]+)", text):
         name = unknown.group(1)
-        group, _, option = name.rpartition("/")
-        if group and group in _groups():
-            return UserError(f"no option {option!r} in config group {group!r}{_close_match(option, _options(group))}")
-        name = name.partition("@")[0]
         return UserError(f"unknown override {name!r}{_close_match(name, [*_keys(command), *_groups()])}")
-    if "LexerNoViableAltException" in text or "no viable alternative" in text or "mismatched input" in text:
-        return UserError(
-            f"override is not of the form key=value: {text.splitlines()[-1].strip() or text.splitlines()[0]}"
-        )
     first, *rest = (line.strip() for line in text.splitlines() if line.strip())
     cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
     key = next((line for line in rest if line.startswith("full_key:")), "")
