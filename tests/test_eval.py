@@ -1,0 +1,288 @@
+"""The eval stage: two tiny policies on two tasks, from sampling to the table."""
+
+import json
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+from omegaconf import OmegaConf
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from kernelrl.data.tables import write_table
+from kernelrl.errors import UserError
+from kernelrl.eval import run, stage
+from kernelrl.models import save_policy, train_tokenizer
+from kernelrl.prompts import to_text
+from kernelrl.records import Ledger
+from kernelrl.task import Task
+from kernelrl.verdict import Speedup, Verdict, Violation
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+TASK_COLUMNS = pa.schema(
+    [
+        ("task_id", pa.string()),
+        ("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        ("task", pa.string()),
+    ]
+)
+
+REFERENCE = """\
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return {expression}
+
+def get_inputs():
+    return [torch.randn(256, 256)]
+
+def get_init_inputs():
+    return []
+"""
+TASKS = [
+    Task(id="relu", source=REFERENCE.format(expression="torch.relu(x)"), category="activation"),
+    Task(id="double", source=REFERENCE.format(expression="x * 2.0"), category="elementwise"),
+]
+PROMPTS = {task.id: [{"role": "user", "content": task.source}] for task in TASKS}
+KERNEL = '''\
+<think>
+one pass over memory
+</think>
+```python
+import torch
+from torch import nn
+from tvm_ffi.cpp import load_inline
+
+SOURCE = r"""
+void kernel(tvm::ffi::TensorView x, tvm::ffi::TensorView out) {{
+  const float* a = static_cast<const float*>(x.data_ptr());
+  float* o = static_cast<float*>(out.data_ptr());
+  for (int64_t i = 0; i < x.numel(); ++i) o[i] = {expression};
+}}
+"""
+mod = load_inline(name="kernel", cpp_sources=SOURCE, functions="kernel")
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        mod.kernel(x, out)
+        return out
+```
+'''
+RELU = KERNEL.format(expression="a[i] > 0 ? a[i] : 0.0f")
+DOUBLE = KERNEL.format(expression="2.0f * a[i]")
+CHEAT = """\
+<think>
+let torch do it
+</think>
+```python
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+```
+"""
+
+
+def train_policy(folder, answers):
+    """A policy of 60,000 weights that has learnt by heart to answer each task with one of its answers."""
+    texts = [to_text(PROMPTS[id]) for id, _ in answers] * 2 + [answer for _, answer in answers] * 2
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer(texts, bpe_tokens=300, line_tokens=200)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=32,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = Qwen3ForCausalLM(config)
+    turns = [[*PROMPTS[id], {"role": "assistant", "content": answer}] for id, answer in answers]
+    tokenizer.padding_side = "right"
+    batch = tokenizer(
+        tokenizer.apply_chat_template(turns, tokenize=False),
+        add_special_tokens=False,
+        padding=True,
+        return_tensors="pt",
+    )
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    for _ in range(250):
+        loss = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    save_policy(model, tokenizer, folder)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    rows = [{"task_id": task.id, "prompt": PROMPTS[task.id], "task": task.model_dump_json()} for task in TASKS]
+    write_table(folder / "tasks_heldout.parquet", rows, TASK_COLUMNS)
+    train_policy(folder / "muddled", [("relu", RELU), ("relu", DOUBLE), ("relu", CHEAT), ("double", RELU)])
+    train_policy(folder / "learnt", [("relu", RELU), ("double", DOUBLE)])
+    return folder
+
+
+@pytest.fixture
+def cfg(inputs, tmp_path):
+    return OmegaConf.create(
+        {
+            "name": "test",
+            "seed": 0,
+            "dialect": "cpp",
+            "output_dir": str(tmp_path),
+            "executor": {},
+            "reward": OmegaConf.load(CONFIGS / "reward" / "kernelrl.yaml"),
+            "eval": {
+                **OmegaConf.to_container(OmegaConf.load(CONFIGS / "eval" / "default.yaml")),
+                "tasks": str(inputs / "tasks_heldout.parquet"),
+                "policies": {name: str(inputs / name) for name in ("muddled", "learnt")},
+                "samples": 4,
+                "k": [1, 4],
+                "batch_size": 3,
+                "max_new_tokens": 64,
+                "bootstrap": 200,
+            },
+        }
+    )
+
+
+class Judge:
+    """Temporary stand-in."""
+
+    batches_left = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        pass
+
+    def evaluate(self, requests):
+        return [self.judge(request) for request in requests]
+
+    def judge(self, request):
+        fields = {"task_id": request.task.id, "candidate": None, "dialect": "cpp", "device": "cpu"}
+        if request.candidate is None:
+            return Verdict(status="compile_error", stage="none", **fields)
+        if "torch.relu" in request.candidate.source:
+            violations = (Violation(rule="library_call", evidence="torch.relu"),)
+            return Verdict(status="illegal", stage="parsed", violations=violations, **fields)
+        if ("2.0f" in request.candidate.source) == (request.task.id == "double"):
+            speedup = Speedup(median=1.5, low=1.2, high=1.6, pairs=9)
+            return Verdict(status="correct", stage="correct", speedup=speedup, **fields)
+        return Verdict(status="incorrect", stage="ran", **fields)
+
+
+@pytest.fixture(autouse=True)
+def executor(monkeypatch):
+    monkeypatch.setattr(stage, "make_executor", lambda settings: Judge())
+
+
+@contextmanager
+def interrupted_after(batches):
+    """Ctrl-C while a batch is being judged."""
+    left = count(batches, -1)
+
+    def judge_or_stop(*arguments):
+        if next(left) == 0:
+            raise KeyboardInterrupt
+        return judge(*arguments)
+
+    judge = stage._judge
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage, "_judge", judge_or_stop)
+        yield
+
+
+def ledger_of(cfg, policy):
+    return list(Ledger(Path(cfg.eval.folder) / policy / "records"))
+
+
+def test_policies_are_sampled_judged_compared_and_shown(cfg, capsys):
+    results = json.loads(run(cfg).read_text())
+    learnt, muddled = (results["policies"][name] for name in ("learnt", "muddled"))
+    assert learnt["num_samples"] == muddled["num_samples"] == 8
+    assert learnt["figures"]["correct"] == {"value": 1, "low": 1, "high": 1}
+    assert learnt["figures"]["reward"]["value"] >= 1
+    assert learnt["figures"]["speedup"]["value"] > 0
+    assert muddled["categories"]["elementwise"]["figures"]["correct"]["value"] == 0
+    assert 0 < muddled["figures"]["legal"]["value"] < 1
+    (comparison,) = results["comparisons"]
+    assert (comparison["before"], comparison["after"]) == ("muddled", "learnt")
+    assert comparison["figures"]["correct"]["value"] == pytest.approx(1 - muddled["figures"]["correct"]["value"])
+    assert all(results[key] for key in ("version", "machine", "packages", "eval")) and results["seed"] == 0
+    table = capsys.readouterr().out
+    assert "muddled → learnt" in table and "100.0 [100.0, 100.0]" in table
+
+
+def test_records_hold_all_that_was_seen(cfg):
+    run(cfg)
+    records = ledger_of(cfg, "learnt")
+    assert {record.id for record in records} == {f"eval/learnt/{task.id}/{n}" for task in TASKS for n in range(4)}
+    record = next(record for record in records if record.task_id == "relu")
+    assert record.completion == RELU and record.prompt == to_text(PROMPTS["relu"])
+    assert record.rewards["correct"] == 1 and record.reward >= 1
+
+
+def test_an_interrupted_run_goes_on_with_what_is_missing(cfg, tmp_path):
+    run(cfg)
+    whole = {record.id: record.completion for record in ledger_of(cfg, "muddled")}
+    other = cfg.copy()
+    other.output_dir = str(tmp_path / "again")
+    other.eval.folder = str(tmp_path / "again" / "eval")
+    with pytest.raises(KeyboardInterrupt), interrupted_after(batches=2):
+        run(other)
+    shard = Path(other.eval.folder) / "muddled" / "records" / "rank0.jsonl"
+    shard.write_bytes(shard.read_bytes()[:-40])
+    run(other)
+    resumed = ledger_of(other, "muddled")
+    assert {record.id: record.completion for record in resumed} == whole and len(resumed) == len(whole)
+    metrics = json.loads((Path(other.eval.folder) / "muddled" / "metrics.json").read_text())
+    assert metrics["num_resumed"] == 5
+
+
+def test_a_finished_policy_is_only_read(cfg):
+    first = run(cfg).read_bytes()
+    with interrupted_after(batches=0):
+        second = run(cfg).read_bytes()
+    first, second = json.loads(first), json.loads(second)
+    assert first.pop("time") <= second.pop("time") and first == second
+    cfg.eval.temperature = 0.5
+    with pytest.raises(UserError, match="eval.temperature was 0.8, now 0.5"):
+        run(cfg)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("policies.grpo", "outputs/nowhere", "eval.policies.grpo: policy outputs/nowhere: no model there"),
+        ("policies", {}, "eval.policies="),
+        ("policies", {"../x": "outputs"}, "eval.policies"),
+        ("samples", 0, "eval.samples=0"),
+        ("k", [1, 8], "pass@8 needs as many samples per task, but eval.samples=4"),
+        ("k", [0], "eval.k.0=0"),
+        ("temperature", "hot", "eval.temperature='hot'"),
+        ("temprature", 1.0, "eval.temprature=1.0"),
+        ("tasks", "nowhere.parquet", "nowhere.parquet: no such file"),
+    ],
+)
+def test_bad_settings_are_one_clear_line_before_anything_is_sampled(cfg, key, value, message):
+    OmegaConf.update(cfg, f"eval.{key}", value, merge=False, force_add=True)
+    with pytest.raises(UserError) as error:
+        run(cfg)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert not Path(cfg.output_dir, "eval").exists()
