@@ -131,7 +131,7 @@ def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     rows = [{"task_id": task.id, "prompt": PROMPTS[task.id], "task": task.model_dump_json()} for task in TASKS]
     write_table(folder / "tasks_heldout.parquet", rows, TASK_COLUMNS)
-    train_policy(folder / "muddled", [("relu", RELU), ("relu", DOUBLE), ("relu", CHEAT), ("double", RELU)])
+    train_policy(folder / "muddled", [("relu", RELU), ("relu", DOUBLE), ("double", CHEAT)])
     train_policy(folder / "learnt", [("relu", RELU), ("double", DOUBLE)])
     return folder
 
@@ -219,8 +219,8 @@ def test_policies_are_sampled_judged_compared_and_shown(cfg, capsys):
     assert learnt["figures"]["correct"] == {"value": 1, "low": 1, "high": 1}
     assert learnt["figures"]["reward"]["value"] >= 1
     assert learnt["figures"]["speedup"]["value"] > 0
-    assert muddled["categories"]["elementwise"]["figures"]["correct"]["value"] == 0
-    assert 0 < muddled["figures"]["legal"]["value"] < 1
+    assert muddled["categories"]["elementwise"]["figures"]["legal"]["value"] == 0
+    assert muddled["figures"]["legal"]["value"] == 0.5
     (comparison,) = results["comparisons"]
     assert (comparison["before"], comparison["after"]) == ("muddled", "learnt")
     assert comparison["figures"]["correct"]["value"] == pytest.approx(1 - muddled["figures"]["correct"]["value"])
