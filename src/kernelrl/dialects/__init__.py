@@ -46,4 +46,5 @@ def get(name: str) -> Dialect:
     """
     if name not in names():
         raise UserError(f"dialect {name!r} is not known; choose one of {', '.join(names())}")
-    return import_module(f"{__name__}.{name}").DIALECT
+    dialect: Dialect = import_module(f"{__name__}.{name}").DIALECT
+    return dialect

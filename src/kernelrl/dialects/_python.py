@@ -1,8 +1,8 @@
 """Static rules that hold in every dialect, on Python's `ast`.
 
 They are allow-lists where that is possible: a candidate may import little, may touch few of torch's names, and outside
-`__init__` only those that allocate, view and copy. What static rules cannot see (operators on tensors, calls made by native
-code) the executor's record of operators sees while the candidate runs.
+`__init__` only those that allocate, view and copy. What static rules cannot see (operators on tensors, calls made by
+native code) the executor's record of operators sees while the candidate runs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from kernelrl.candidate import ENTRY_POINT
 from kernelrl.verdict import Violation
 
 ALLOWED_IMPORTS = frozenset(
-    "torch torch.nn torch.utils.cpp_extension tvm_ffi tvm_ffi.cpp triton triton.language math typing "
-    "__future__".split()
+    "torch torch.nn torch.utils.cpp_extension tvm_ffi tvm_ffi.cpp triton triton.language math typing __future__".split()
 )
 
 FORBIDDEN_NAMES = frozenset(
@@ -42,14 +41,14 @@ NN_IN_FORWARD = frozenset(["Module", "Parameter", "ParameterList", "Buffer"])
 
 TENSOR_METHODS = frozenset(
     # shape, type and place
-    "size shape dim ndim numel nelement stride storage_offset element_size nbytes dtype device layout data_ptr is_contiguous "
-    "is_cuda is_cpu is_floating_point is_complex requires_grad type names get_device untyped_storage "
+    "size shape dim ndim numel nelement stride storage_offset element_size nbytes dtype device layout data_ptr "
+    "is_contiguous is_cuda is_cpu is_floating_point is_complex requires_grad type names get_device "
     # views
     "view view_as reshape expand expand_as permute transpose t T mT squeeze unsqueeze flatten unflatten narrow select "
     "split chunk unbind as_strided detach movedim swapaxes unfold diagonal "
     # allocation, copies and conversions
-    "new_empty new_zeros new_ones new_full new_empty_strided zero_ fill_ clone contiguous copy_ to type_as float double half "
-    "bfloat16 int long short bool cpu cuda item requires_grad_ data tolist".split()
+    "new_empty new_zeros new_ones new_full new_empty_strided zero_ fill_ clone contiguous copy_ to type_as float "
+    "double half bfloat16 int long short bool cpu cuda item requires_grad_ data tolist".split()
 )
 
 _COMPUTING_METHODS = frozenset(name for name in dir(torch.Tensor) if not name.startswith("_")) - TENSOR_METHODS
@@ -154,7 +153,7 @@ def _torch_aliases(tree: ast.Module) -> dict[str, str]:
 
 
 def _walk_with_scope(tree: ast.Module, device_functions: set[str]) -> Iterator[tuple[str, ast.AST]]:
-    """Every node outside device functions with where it runs: `init` (`__init__`, module level) or `forward` (the rest)."""
+    """Every node outside device functions, and where it runs: `init` (also module level) or `forward` (the rest)."""
     stack: list[tuple[str, ast.AST]] = [("init", node) for node in tree.body]
     while stack:
         scope, node = stack.pop()

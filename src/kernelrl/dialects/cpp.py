@@ -14,7 +14,7 @@ FORBIDDEN_CPP = re.compile(
     r"at::|torch::(?!Tensor\b|empty\b|empty_like\b|zeros\b|TensorOptions\b|k[A-Z]\w+|Dtype\b|ScalarType\b)|c10::|"
     r"cblas_\w+|mkl_\w+|[sdcz]gemm_?|std::(thread|async|jthread)|__asm__|asm|PyRun_\w+|Py[A-Z]\w+|py::|pybind11::)"
 )
-"""What no kernel needs: loading other code, starting threads of its own, calling PyTorch or BLAS instead of computing."""
+"""What no kernel needs: loading other code, its own threads, calling PyTorch or BLAS instead of computing."""
 
 ALLOWED_INCLUDE = re.compile(
     r"(tvm/ffi/.*|torch/extension\.h|omp\.h|(imm|xmm|emm|zmm|x86)intrin\.h|arm_neon\.h|c?(math|stdint|stddef|string|float|limits)"

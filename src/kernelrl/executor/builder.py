@@ -1,8 +1,9 @@
 """The builder: compiles inline C++ that a candidate asks for, into a content-addressed cache.
 
-Trusted code, untrusted input: the compiler runs confined (no network, reads headers only, writes only to its own folder, limits
-on time, memory and output), and what it makes is loaded by nobody but the contestant that asked for it. The headers
-of the loaders are precompiled once per machine, which makes a ten-line kernel's build two to three times faster.
+Trusted code, untrusted input: the compiler runs confined (no network, reads headers only, writes only to its own
+folder, limits on time, memory and output), and what it makes is loaded by nobody but the contestant that asked for
+it. The headers of the loader are precompiled once per machine, which makes a ten-line kernel's build two to three
+times faster.
 """
 
 from __future__ import annotations
@@ -163,6 +164,10 @@ class Builder:
         return status == 0, shorten(text), seconds
 
 
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
 def _publish(work: Path, folder: Path) -> None:
     """Move a finished entry into the cache in one step; another process may have been first."""
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -172,11 +177,9 @@ def _publish(work: Path, folder: Path) -> None:
 
 def shorten(text: str, limit: int = MAX_LOG_CHARS) -> str:
     """The text, with its middle left out where it is longer than `limit` characters."""
-    return (
-        text
-        if len(text) <= limit
-        else f"{text[: limit * 3 // 4]}\n… {len(text) - limit} characters …\n{text[-limit // 4 :]}"
-    )
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit * 3 // 4]}\n… {len(text) - limit} characters …\n{text[-limit // 4 :]}"
 
 
 def _translate(unit: dict[str, Any]) -> tuple[str, list[str], list[str]]:
@@ -201,9 +204,7 @@ def _translate(unit: dict[str, Any]) -> tuple[str, list[str], list[str]]:
         exports = "".join(f"TVM_FFI_DLL_EXPORT_TYPED_FUNC({function}, {function});\n" for function in functions)
         libraries = [f"-L{Path(tvm_ffi.libinfo.find_libtvm_ffi()).parent}", "-ltvm_ffi"]
         return f"{source}\n{exports}", flags, [*libraries, *link]
-    exports = "".join(
-        f'  m.def("{function}", torch::wrap_pybind_function({function}), "{function}");\n' for function in functions
-    )
+    exports = "".join(f'  m.def("{it}", torch::wrap_pybind_function({it}));\n' for it in functions)
     module = f"PYBIND11_MODULE({name}, m) {{\n{exports}}}\n" if functions else ""
     macros = [f"-DTORCH_EXTENSION_NAME={name}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
     libraries = [f"-L{path}" for path in cpp_extension.library_paths()]

@@ -82,7 +82,7 @@ class Expected:
         at = tuple(int(i) for i in torch.unravel_index(torch.tensor(first), output.shape)) if output.dim() else ()
         example = f"at {list(at)} expected {float(middle.flatten()[first]):.6g}, got {float(wide.flatten()[first]):.6g}"
         message = f"{what} in {share:.2%} of the elements; {example}"
-        kind = "non_finite" if non_finite else "mismatch"
+        kind: Any = "non_finite" if non_finite else "mismatch"
         return TrialError(trial=trial, kind=kind, message=message, max_abs=max_abs, max_rel=max_rel, mismatched=share)
 
 

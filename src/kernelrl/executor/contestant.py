@@ -1,8 +1,8 @@
 """The contestant: the process in which one candidate, or one reference, runs.
 
-Forked from the warm server, confined before it sees untrusted text, and then driven over one socket. Nothing that it says
-is believed: its outputs are read from its memory while it is frozen, and its time is taken outside (docs/executor.md).
-The reference runs in a process of the same kind, so that both are timed alike.
+Forked from the warm server, confined before it sees untrusted text, and then driven over one socket. Nothing that it
+says is believed: its outputs are read from its memory while it is frozen, and its time is taken outside. The
+reference runs in a process of the same kind, so that both are timed alike.
 """
 
 from __future__ import annotations
@@ -182,11 +182,11 @@ class _Contestant:
         return path
 
 
-class _OperatorRecord(TorchDispatchMode):
+class _OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operators that reach PyTorch's dispatcher, and the time spent in those that compute."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
 
@@ -257,7 +257,7 @@ def _route_builds(build: Any) -> None:
         return module
 
     tvm_ffi.cpp.load_inline = tvm_load_inline
-    torch.utils.cpp_extension.load_inline = torch_load_inline
+    torch.utils.cpp_extension.load_inline = torch_load_inline  # type: ignore[assignment]
 
 
 def _to_double(value: Any) -> Any:

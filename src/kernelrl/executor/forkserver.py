@@ -1,7 +1,7 @@
 """The forkserver: a warm, single-threaded process that forks contestants and compilers.
 
-Everything that a contestant needs is imported here once, so that a fork starts with it (about 10 ms instead of seconds).
-It must stay single-threaded and must never run a parallel region: threads do not survive a fork.
+Everything that a contestant needs is imported here once, so that a fork starts with it (10 ms instead of seconds). It
+must stay single-threaded and must never run a parallel region: threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def main(control: socket.socket) -> None:
     gc.freeze()
     wire.send(control, {"ready": True})
     while True:
-        readable, _, _ = select.select([control, wake_read], [], [])
+        waiting: list[Any] = [control, wake_read]
+        readable, _, _ = select.select(waiting, [], [])
         if wake_read in readable:
             os.read(wake_read, 4096)
             _reap(control)

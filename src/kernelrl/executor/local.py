@@ -1,4 +1,4 @@
-"""The local engine: a handle on the executor's service, which it starts at the first request and restarts when it dies."""
+"""The local engine: a handle on the executor's service, started at the first request and restarted when it dies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ MAX_STARTS = 3
 @dataclass
 class _Job:
     request: Request
-    waiting: list[tuple[queue.SimpleQueue[Any], list[int]]]
+    results: queue.SimpleQueue[Any]
+    indices: list[int]
+    """Positions in the caller's list that this one judgement answers."""
     starts: int = 0
 
 
@@ -77,7 +79,7 @@ class LocalExecutor:
             groups.setdefault((request.task.digest, digest, request.dialect), []).append(index)
         results: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for indices in groups.values():
-            self._submit(_Job(requests[indices[0]], [(results, indices)]))
+            self._submit(_Job(requests[indices[0]], results, indices))
         for _ in groups:
             indices, verdict = results.get()
             if isinstance(verdict, Exception):
@@ -145,8 +147,7 @@ class LocalExecutor:
             with self._lock:
                 job = self._jobs.pop(message["number"])
             verdict = Verdict.model_validate(message["verdict"])
-            for results, indices in job.waiting:
-                results.put((indices, verdict))
+            job.results.put((job.indices, verdict))
         self._recover(connection)
 
     def _recover(self, connection: socket.socket) -> None:
@@ -188,5 +189,4 @@ class LocalExecutor:
             device="cpu",
             feedback=f"the executor's service died {job.starts} times under this request",
         )
-        for results, indices in job.waiting:
-            results.put((indices, verdict))
+        job.results.put((job.indices, verdict))

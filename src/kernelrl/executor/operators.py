@@ -8,11 +8,11 @@ PLUMBING = frozenset(
     f"aten::{name}"
     for name in (
         # allocation
-        "empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones ones_like new_ones full "
-        "full_like new_full fill_ zero_ scalar_tensor resize_ lift_fresh "
+        "empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones ones_like new_ones "
+        "full full_like new_full fill_ zero_ scalar_tensor resize_ set_ lift_fresh "
         # views
-        "view reshape _unsafe_view _reshape_alias expand permute transpose t squeeze unsqueeze slice select as_strided detach "
-        "alias unbind split split_with_sizes narrow view_as_real view_as_complex diagonal unfold "
+        "view reshape _unsafe_view _reshape_alias expand permute transpose t squeeze unsqueeze slice select as_strided "
+        "detach alias unbind split split_with_sizes narrow view_as_real view_as_complex diagonal unfold "
         # plain copies and conversions
         "clone contiguous copy_ _to_copy item _local_scalar_dense"
     ).split()

@@ -1,8 +1,8 @@
 """The trusted side of an untrusted process: talk to it, freeze it, time it from outside, read its memory.
 
-A contestant only ever runs between a question and its answer. Before a timed call it is frozen while its inputs are written;
-the clock starts when it is thawed and stops when it answers; then it is frozen again, and its outputs are read from
-its memory as they were at that moment. A background thread, a lazy output or a forged answer gains nothing.
+A contestant only ever runs between a question and its answer. Before a timed call it is frozen while its inputs are
+written; the clock starts when it is thawed and stops when it answers; then it is frozen again, and its outputs are read
+from its memory as they were at that moment. A background thread, a lazy output or a forged answer gains nothing.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Process:
         return self._answer(time.monotonic() + timeout, nonce)
 
     def timed(self, message: dict[str, Any], timeout: float) -> tuple[dict[str, Any], float]:
-        """Ask a frozen process and freeze it again: the answer, and the time between thawing and answer (in seconds)."""
+        """Ask a frozen process and freeze it again: the answer, and the time from thawing to answer (in seconds)."""
         nonce = secrets.token_hex(8)
         self._send(message | {"nonce": nonce})
         deadline = time.monotonic() + timeout

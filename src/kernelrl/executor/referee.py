@@ -185,7 +185,7 @@ def _judge_operators(reply: dict[str, Any], found: _Findings) -> None:
 
 
 def _time_pairs(process: Process, arena: Arena, ours: Reference, settings: ExecutorSettings, found: _Findings) -> None:
-    """Time (reference, candidate) pairs on inputs never seen before, until the interval is narrow or the budget is spent."""
+    """Time (reference, candidate) pairs on unseen inputs until the interval is narrow or the budget is spent."""
     deadline = time.monotonic() + settings.timing_budget_s
     for pair in range(settings.max_pairs):
         case = ours.case(settings.trials + pair)
@@ -291,7 +291,8 @@ def _verdict(
         speedup = Speedup(median=float(np.median(_ratios(found))), low=low, high=high, pairs=len(found.pairs))
         reference_ms = float(np.median([ours for ours, _ in found.pairs])) * 1e3
         candidate_ms = float(np.median([theirs for _, theirs in found.pairs])) * 1e3
-        feedback = f"Correct. {candidate_ms:.3f} ms against {reference_ms:.3f} ms: {speedup.median:.2f}x ({low:.2f}–{high:.2f})."
+        times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
+        feedback = f"Correct. {times}: {speedup.median:.2f}x ({low:.2f}–{high:.2f})."
     elif status == "correct":
         feedback = "Correct. Not timed."
     build = None

@@ -1,4 +1,4 @@
-"""The referee's side of a task: fresh inputs, expected outputs and the reference's process, made once for all candidates."""
+"""The referee's side of a task: fresh inputs, expected outputs and the reference's process, made once per group."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Arena:
         self.address = 0
 
     def attach(self, process: Process, timeout: float) -> None:
-        """Let a process map it. Must happen before the process sees untrusted text, so that the address can be believed."""
+        """Let a process map it, before it sees untrusted text: then the address that it names can be believed."""
         reply = process.ask({"do": "attach", **self._layout}, timeout, fds=(self._fd,))
         self.address = _succeeded(reply)["attached"]
         os.close(self._fd)
@@ -80,7 +80,13 @@ class Reference:
             raise
 
     def _load(self, timeout: float) -> None:
-        load = {"do": "load", "source": self.task.source, "entry": "Model", "init": None, "init_tensors": []}
+        load: dict[str, Any] = {
+            "do": "load",
+            "source": self.task.source,
+            "entry": "Model",
+            "init": None,
+            "init_tensors": [],
+        }
         loaded = self._ask(load | {"seed": self.seed}, timeout)
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": self.seed}
         drawn = self._ask({"do": "inputs", "seed": self._case_seed(0)})
@@ -143,7 +149,7 @@ class Reference:
 
     def owns(self, described: dict[str, Any]) -> bool:
         """Whether an output of the reference lies in its inputs' memory."""
-        return self.arena.address <= described["pointer"] < self.arena.address + self.layout["size"]
+        return bool(self.arena.address <= described["pointer"] < self.arena.address + self.layout["size"])
 
     def close(self) -> None:
         """End its process."""

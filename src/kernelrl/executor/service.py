@@ -39,7 +39,7 @@ CACHE_FORMAT = 1
 
 
 class Cores:
-    """Preparation may overlap; measurement is alone. Measurements that wait go one after the other, then preparation."""
+    """Preparation may overlap; measurement is alone. Waiting measurements go one after the other, then preparation."""
 
     def __init__(self, num_workers: int):
         self._condition = threading.Condition()

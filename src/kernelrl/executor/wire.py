@@ -1,7 +1,7 @@
 """Messages between the executor's processes: length-prefixed JSON over Unix sockets, and trees of tensors.
 
-JSON, never pickle: one end may be hostile. A tree is what `forward` takes or returns: tensors, numbers, strings, None and
-lists, tuples and dicts of them. Tensors travel beside the tree, as specifications of memory.
+JSON, never pickle: one end may be hostile. A tree is what `forward` takes or returns: tensors, numbers, strings, None
+and lists, tuples and dicts of them. Tensors travel beside the tree, as specifications of memory.
 """
 
 from __future__ import annotations
