@@ -232,7 +232,7 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield f"trial {error.trial}", f"{error.kind}: {error.message}"
     if verdict.build is not None:
         took = "from the cache" if verdict.build.cached else f"{verdict.build.seconds:.1f} s"
-        yield "build", f"{'ok' if verdict.build.ok else 'failed'}, {verdict.build.units} units, {took}"
+        yield "build", f"{'ok' if verdict.build.ok else 'failed'}, {verdict.build.units} native module(s), {took}"
     if verdict.trials:
         yield "trials", str(verdict.trials)
     if verdict.reference_ms is not None and verdict.candidate_ms is not None:

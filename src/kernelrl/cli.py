@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from kernelrl import __version__
 from kernelrl.errors import KernelRLError, UserError
 from kernelrl.stages import PIPELINE, STAGES
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,10 @@ def _run_stage(command: str, rest: list[str]) -> None:
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
-    from omegaconf import DictConfig, OmegaConf
+    from omegaconf import OmegaConf
 
     from kernelrl import configs
     from kernelrl.console import set_up_logging
-    from kernelrl.preflight import require_all
 
     overrides = _overrides(rest)
     configs.check_overrides(overrides)
@@ -102,8 +104,7 @@ def _run_stage(command: str, rest: list[str]) -> None:
             if HydraConfig.get().mode == RunMode.MULTIRUN:
                 _move_to_sweep_folder(cfg, STAGES[command].inputs, HydraConfig.get().job.override_dirname)
             OmegaConf.to_container(cfg, resolve=True)  # an interpolation that leads nowhere is found before the work
-            require_all(cfg, PIPELINE if command == "pipeline" else [command])
-            print(import_module(STAGES[command].module).run(cfg))
+            print(_run_job(command, cfg))
         except KernelRLError as error:
             sys.exit(_print_error(error))  # Hydra lets SystemExit pass; to other exceptions it adds lines of its own
         except configs.ConfigError as error:
@@ -113,6 +114,14 @@ def _run_stage(command: str, rest: list[str]) -> None:
         run()
     except configs.ConfigError as error:
         raise configs.explain(error, command) from None
+
+
+def _run_job(command: str, cfg: DictConfig) -> Path:
+    from kernelrl.preflight import require_all
+
+    require_all(cfg, PIPELINE if command == "pipeline" else [command])
+    run: Callable[[DictConfig], Path] = import_module(STAGES[command].module).run
+    return run(cfg)
 
 
 def _print_error(error: KernelRLError) -> int:
@@ -134,7 +143,7 @@ def _overrides(words: list[str]) -> list[str]:
     return overrides
 
 
-def _move_to_sweep_folder(cfg: Any, inputs: Sequence[str], override_dirname: str) -> None:
+def _move_to_sweep_folder(cfg: DictConfig, inputs: Sequence[str], override_dirname: str) -> None:
     """Give a job of a sweep a folder named by its overrides; what it reads stays where it was."""
     for stage in inputs:
         cfg[stage].folder = str(cfg[stage].folder)

@@ -46,7 +46,7 @@ def explain(error: Exception, command: str) -> UserError:
     if missing := re.search(r"Could not find '(?:([^']+)/)?([^'/]+)'", text):
         group, option = missing.groups(default="")
         return UserError(f"no option {option!r} in config group {group!r}{_close_match(option, _options(group))}")
-    if unknown := re.search(r"Could not (?:override|delete(?: from config\.)?) '([\w./]+)", text):
+    if unknown := re.search(r"Could not (?:override|delete(?: from config\.)?) '([^'\s]+)", text):
         name = unknown.group(1)
         return UserError(f"unknown override {name!r}{_close_match(name, [*_keys(command), *_groups()])}")
     first, *rest = (line.strip() for line in text.splitlines() if line.strip())
@@ -64,9 +64,11 @@ def check_overrides(overrides: Sequence[str]) -> None:
     parser = OverridesParser.create()
     for override in overrides:
         try:
-            parser.parse_override(override)
+            has_key = bool(parser.parse_override(override).key_or_group)
         except HydraException:
-            raise UserError(f"{override!r} is not an override; write key=value, e.g. seed=1 or recipe=toy") from None
+            has_key = False
+        if not has_key:
+            raise UserError(f"{override!r} is not an override; write key=value, e.g. seed=1 or recipe=toy")
 
 
 def _compose(command: str, overrides: Sequence[str]) -> DictConfig:

@@ -1,0 +1,37 @@
+# `make demo` shows the whole pipeline; `make test` tests it. Both create and use .venv.
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP_ARGS ?=
+
+.PHONY: help setup demo test test-slow lint clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+
+setup: $(VENV)/.installed ## create .venv and install kernelrl with what its tests need
+
+$(VENV)/.installed: pyproject.toml constraints-cpu.txt
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer with venv is needed: apt-get install python3 python3-venv"; exit 2; }
+	@echo "creating $(VENV) (a minute or two)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev]'
+	@touch $@
+
+demo: setup ## train a small model on this CPU, from nothing to a report (20 minutes on two cores)
+	@$(BIN)/kernelrl pipeline recipe=demo
+
+test: setup ## the test suite, without the tests that take minutes
+	$(BIN)/pytest -q -m "not slow and not gpu"
+
+test-slow: setup ## the tests that take minutes
+	$(BIN)/pytest -q -m "slow and not gpu"
+
+lint: setup ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean: ## remove .venv and what the tools left; outputs/ stays
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache dist build

@@ -1,0 +1,89 @@
+"""The command line: help, dispatch, exit codes, sweeps; no traceback for what a user can get wrong."""
+
+import pytest
+
+from kernelrl import cli
+from kernelrl.stages import STAGES
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(arguments)
+    captured = capsys.readouterr()
+    assert isinstance(exit_.value.code, int)
+    return exit_.value.code, captured.out, captured.err
+
+
+def test_help_has_a_line_for_every_command(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    for command in [*cli.STAGES, *cli.TOOLS]:
+        assert sum(line.startswith(f"  {command} ") for line in out.splitlines()) == 1
+
+
+def test_no_command_shows_the_help_and_fails(capsys):
+    code, out, _ = run(capsys)
+    assert code == 2 and "commands:" in out
+
+
+@pytest.mark.parametrize("command", STAGES)
+def test_help_of_a_stage(capsys, command):
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    for part in ("makes:", "main overrides:", "options:", "examples:", STAGES[command].summary):
+        assert part in out
+
+
+@pytest.mark.parametrize("command", cli.TOOLS)
+def test_help_of_a_tool(capsys, command):
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0 and "usage: kernelrl " + command in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pipline"], "error: unknown command 'pipline'; did you mean 'pipeline'?\n"),
+        (
+            ["xyz"],
+            "error: unknown command 'xyz'; choose one of curate, sft, grpo, eval, report, pipeline, check, doctor\n",
+        ),
+        (["sft", "modle=tiny"], "error: unknown override 'modle'; did you mean 'model'?\n"),
+        (["sft", "recipe=tox"], "error: no option 'tox' in config group 'recipe'; did you mean 'toy'?\n"),
+        (["sft", "recipe"], "error: 'recipe' is not an override; write key=value, e.g. seed=1 or recipe=toy\n"),
+        (["sft", "--bogus"], "error: unrecognized arguments: --bogus; see `kernelrl COMMAND --help`\n"),
+        (["sft", "name=${nam}"], "error: Interpolation key 'nam' not found; full_key: curate.folder\n"),
+        (["curate", "dialect=cobol"], "error: dialect 'cobol' is not known; choose one of cpp, triton\n"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(capsys, monkeypatch, tmp_path, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert run(capsys, *arguments) == (2, "", message)
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_the_config_is_printed_and_nothing_runs(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, "grpo", "seed=5", "--cfg", "job", "name=x")
+    assert code == 0 and "seed: 5" in out and "name: x" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_gives_every_job_a_folder_named_by_its_overrides(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "_run_job", lambda command, cfg: f"{cfg.grpo.folder} {cfg.grpo.policy} {cfg.grpo.data}")
+    code, out, _ = run(capsys, "grpo", "-m", "seed=0,1", "output_dir=out")
+    assert code == 0
+    assert out.splitlines() == [
+        "out/seed=0/grpo out/sft/final out/data",
+        "out/seed=1/grpo out/sft/final out/data",
+    ]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["multirun.yaml"]
+
+
+def test_help_does_not_wait_for_torch(kernelrl):
+    import subprocess
+    import sys
+
+    code = "import sys; from kernelrl import cli; import kernelrl.pipeline; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
