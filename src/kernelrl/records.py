@@ -1,7 +1,7 @@
 """`Record`: one line of the run's ledger, and the append-only files that hold them.
 
-A ledger is a folder of JSON-lines shards, one per writing process. A line counts only when it is whole (ends in a
-newline and parses); torn or corrupt lines are skipped and counted, never silently.
+A ledger is a folder of JSON-lines shards, one per writing process. A line counts only when it parses as a whole record;
+torn or corrupt lines are skipped and counted, never silently.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Ledger:
     def set_aside(self, superseded: Callable[[Record], bool]) -> int:
         """Move this shard's records that a resumed run is about to repeat into `superseded/`, and say how many.
 
-        Nothing is deleted: the superseded lines stay readable beside the ledger. Torn and corrupt lines stay where they are.
+        Nothing is deleted: the superseded lines stay readable beside the ledger. Torn and corrupt lines stay in
+        place.
         """
         if not self.path.exists():
             return 0

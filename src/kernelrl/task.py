@@ -1,7 +1,7 @@
 """`Task`: a PyTorch program to replace, in KernelBench's format.
 
 The format is a Python file that defines `Model` (an `nn.Module`), `get_inputs()` (the arguments of `forward`) and
-`get_init_inputs()` (the arguments of `Model.__init__`). This file checks the text only; running it is the executor's work.
+`get_init_inputs()` (the arguments of `Model.__init__`). This file checks the text only; the executor runs it.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class Task(BaseModel):
         """
         path = Path(path)
         try:
-            source = path.read_text(encoding="utf-8")
+            source = path.read_text(encoding="utf-8-sig")
         except FileNotFoundError:
             raise TaskError(f"task file {path}: no such file") from None
         except (UnicodeDecodeError, IsADirectoryError):
             raise TaskError(f"task file {path}: not a text file; a task is Python source") from None
+        except OSError as error:
+            raise TaskError(f"task file {path}: {error.strerror}") from None
         task = cls.model_validate({"id": path.stem, "source": source, **fields})
         task.check_source(name=str(path))
         return task
@@ -72,12 +74,16 @@ class Task(BaseModel):
         name = name or f"task {self.id}"
         try:
             tree = ast.parse(self.source)
-        except (SyntaxError, ValueError) as error:
-            line = getattr(error, "lineno", None)
-            raise TaskError(f"{name}: syntax error on line {line}: {getattr(error, 'msg', error)}") from None
+        except SyntaxError as error:
+            raise TaskError(f"{name}: syntax error on line {error.lineno}: {error.msg}") from None
+        except ValueError as error:
+            raise TaskError(f"{name}: {error}") from None
+        except (RecursionError, MemoryError):
+            raise TaskError(f"{name}: the source is nested too deeply to parse") from None
         defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         missing = [required for required in REQUIRED_NAMES if required not in defined]
         if missing:
             raise TaskError(
-                f"{name}: does not define {', '.join(missing)}; a task needs class Model, get_inputs() and get_init_inputs()"
+                f"{name}: does not define {', '.join(missing)}; "
+                "a task needs class Model, get_inputs() and get_init_inputs()"
             )

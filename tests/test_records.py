@@ -1,0 +1,150 @@
+"""The ledger: nothing is lost, nothing is silent, whatever happens to the writer."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from kernelrl.records import Ledger, Record, write_atomically, write_json
+from kernelrl.verdict import TrialError, Verdict
+
+
+def make(id, step=0, completion="text", **fields):
+    verdict = Verdict(task_id="t", candidate=None, status="compile_error", stage="none", dialect="cpp", device="cpu")
+    return Record(
+        **{
+            "id": id,
+            "stage": "grpo",
+            "step": step,
+            "policy": "p",
+            "task_id": "t",
+            "prompt": "why?",
+            "completion": completion,
+            "verdict": verdict,
+            **fields,
+        }
+    )
+
+
+def ids(ledger):
+    return [record.id for record in ledger]
+
+
+def test_records_round_trip(tmp_path):
+    ledger = Ledger(tmp_path / "records")
+    assert list(ledger) == []
+    records = [make("a", rewards={"correct": 1.0}, reward=1.5), make("b", completion="line\nü \u2028 \0 end")]
+    ledger.append(records)
+    ledger.append([])
+    assert list(ledger) == records and ledger.skipped == 0
+
+
+def test_a_torn_line_is_skipped_counted_and_loses_only_itself(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.append([make("a"), make("b")])
+    ledger.path.write_bytes(ledger.path.read_bytes()[:-30])
+    assert ids(ledger) == ["a"] and ledger.skipped == 1
+    ledger.append([make("c")])
+    assert ids(ledger) == ["a", "c"] and ledger.skipped == 1
+    assert ids(ledger) == ["a", "c"] and ledger.skipped == 1
+
+
+def test_a_line_that_lacks_only_its_newline_is_whole(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.append([make("a")])
+    ledger.path.write_bytes(ledger.path.read_bytes()[:-1])
+    assert ids(ledger) == ["a"]
+    ledger.append([make("b")])
+    assert ids(ledger) == ["a", "b"] and ledger.skipped == 0
+
+
+@pytest.mark.parametrize("garbage", [b"{}\n", b"\xff\xfe\x00\n", b"null\n", b'{"id": "x"}\n', b"\x00" * 4096 + b"\n"])
+def test_corrupt_lines_are_skipped_and_counted(tmp_path, garbage):
+    ledger = Ledger(tmp_path)
+    ledger.append([make("a")])
+    with open(ledger.path, "ab") as file:
+        file.write(garbage)
+    ledger.append([make("b")])
+    assert ids(ledger) == ["a", "b"] and ledger.skipped == 1
+
+
+def test_numbers_that_json_lacks_do_not_cost_the_record(tmp_path):
+    """Outputs full of NaN give a verdict whose error is not a number."""
+    errors = (TrialError(trial=0, kind="non_finite", message="NaN", max_abs=float("nan"), max_rel=float("inf")),)
+    verdict = Verdict(
+        task_id="t", candidate="c", status="incorrect", stage="ran", dialect="cpp", device="cpu", errors=errors
+    )
+    ledger = Ledger(tmp_path)
+    ledger.append([make("a", verdict=verdict)])
+    (record,) = ledger
+    assert record.verdict.errors[0].kind == "non_finite"
+
+
+def test_every_process_has_its_shard_and_a_reader_sees_them_all(tmp_path):
+    script = """
+import sys; sys.path.insert(0, {tests!r})
+from test_records import Ledger, make
+ledger = Ledger({folder!r}, shard="rank{rank}")
+for step in range(50):
+    ledger.append([make(f"grpo/{{step}}/{rank}-{{i}}", completion="x" * 5000) for i in range(4)])
+"""
+    folder = tmp_path / "records"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", script.format(tests=os.path.dirname(__file__), folder=str(folder), rank=rank)]
+        )
+        for rank in range(2)
+    ]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    ledger = Ledger(folder)
+    assert len(set(ids(ledger))) == 2 * 50 * 4 and ledger.skipped == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["rank0.jsonl", "rank1.jsonl"]
+
+
+def test_a_killed_writer_loses_at_most_its_last_append(tmp_path):
+    script = """
+import sys; sys.path.insert(0, {tests!r})
+from test_records import Ledger, make
+ledger = Ledger({folder!r})
+for step in range(100_000):
+    ledger.append([make(f"grpo/{{step}}/{{i}}", completion="x" * 20_000) for i in range(4)])
+    print(step, flush=True)
+"""
+    arguments = [sys.executable, "-c", script.format(tests=os.path.dirname(__file__), folder=str(tmp_path))]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as writer:
+        written = -1
+        while written < 20:
+            written = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+    ledger = Ledger(tmp_path)
+    found = ids(ledger)
+    assert {f"grpo/{step}/{i}" for step in range(written + 1) for i in range(4)} <= set(found)
+    assert len(found) == len(set(found)) and ledger.skipped <= 1
+
+
+def test_set_aside_keeps_what_a_resumed_run_will_repeat_beside_the_ledger(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.append([make(f"grpo/{step}/0", step=step) for step in range(4)])
+    with open(ledger.path, "ab") as file:
+        file.write(b"torn")
+    assert ledger.set_aside(lambda record: record.step >= 2) == 2
+    assert ids(ledger) == ["grpo/0/0", "grpo/1/0"] and ledger.skipped == 1
+    assert ids(Ledger(tmp_path / "superseded")) == ["grpo/2/0", "grpo/3/0"]
+    ledger.append([make("grpo/2/0", step=2)])
+    assert ids(ledger) == ["grpo/0/0", "grpo/1/0", "grpo/2/0"]
+    assert ledger.set_aside(lambda record: record.step >= 2) == 1
+    assert len(ids(Ledger(tmp_path / "superseded"))) == 3
+    assert ledger.set_aside(lambda record: False) == 0
+    assert Ledger(tmp_path / "nowhere").set_aside(lambda record: True) == 0
+
+
+def test_atomic_writes_leave_nothing_behind(tmp_path):
+    path = tmp_path / "folder" / "figures.json"
+    write_json(path, {"b": 1, "a": "ü"})
+    assert list(json.loads(path.read_text())) == ["b", "a"]
+    write_atomically(path, "new")
+    assert path.read_text() == "new"
+    assert [entry.name for entry in path.parent.iterdir()] == ["figures.json"]
