@@ -135,7 +135,7 @@ class _Contestant:
 
     def do_trace(self) -> dict[str, Any]:
         """Call `forward` once and record the library operators that run, and their share of the time."""
-        with _OperatorRecord() as record:
+        with OperatorRecord() as record:
             started = time.perf_counter()
             outputs = self.model(*self.args)
             total = time.perf_counter() - started
@@ -182,7 +182,7 @@ class _Contestant:
         return path
 
 
-class _OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operators that reach PyTorch's dispatcher, and the time spent in those that compute."""
 
     def __init__(self) -> None:
