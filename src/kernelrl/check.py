@@ -150,13 +150,14 @@ def _check_batch(path: Path, cfg: DictConfig) -> int:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        row: dict[str, Any] = {}
         try:
             row = _parse_row(line)
             requests.append(_to_request(row, cfg))
             ids.append(row["id"])
         except KernelRLError as error:
             num_bad += 1
-            print(json.dumps({"id": None, "line": number, "error": str(error)}), flush=True)
+            print(json.dumps({"id": row.get("id"), "line": number, "error": str(error)}), flush=True)
     if not requests and not num_bad:
         raise UserError(f"--batch {path}: empty; give JSON lines with id, reference and kernel")
     for dialect in sorted({request.dialect for request in requests}):
@@ -178,15 +179,15 @@ def _parse_row(line: bytes) -> dict[str, Any]:
         raise UserError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise UserError("not a JSON object with id, reference and kernel")
+    return row
+
+
+def _to_request(row: dict[str, Any], cfg: DictConfig) -> Request:
     if missing := [name for name in ("id", "reference", "kernel") if name not in row]:
         raise UserError(f"field {', '.join(missing)} is missing")
     for name in ("reference", "kernel"):
         if not isinstance(row[name], str):
             raise UserError(f"field {name} is not a string; it is source text")
-    return row
-
-
-def _to_request(row: dict[str, Any], cfg: DictConfig) -> Request:
     task = Task(id=str(row["id"]), source=row["reference"])
     task.check_source()
     _check_kernel(row["kernel"], f"kernel {row['id']}")

@@ -1,0 +1,78 @@
+"""What the pages tell a reader to type works."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from kernelrl.cli import TOOLS
+from kernelrl.configs import compose_config
+from kernelrl.stages import STAGES
+from kernelrl.verdict import STAGES as STAGES_OF_A_VERDICT
+from kernelrl.verdict import Build, Speedup, Status, TrialError, Verdict, Violation
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "DEVELOPERS.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\((?!https?://)([^)#]+)")
+
+
+def commands(page: Path) -> list[str]:
+    blocks = re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.strip()]
+
+
+ALL_COMMANDS = sorted({line for page in PAGES for line in commands(page)})
+
+
+@pytest.mark.parametrize("line", ALL_COMMANDS)
+def test_every_command_is_known_and_its_overrides_fit(line, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    program, command, *words = shlex.split(line)
+    if program == "make":
+        assert re.search(rf"^{command}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return
+    assert program == "kernelrl"
+    overrides = [word for word in words if "=" in word]
+    if "-m" in words:
+        overrides = [word.partition(",")[0] for word in overrides]
+    if command in STAGES:
+        compose_config(command, overrides)
+    else:
+        assert command in TOOLS
+        files = [word for word in words if "=" not in word and not word.startswith("-")]
+        assert all(Path(file).is_file() for file in files)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    targets = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
+    assert not targets
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_commands_of_the_readme_run_in_order(tmp_path):
+    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
+    for line in commands(ROOT / "README.md"):
+        program, *words = shlex.split(line)
+        if program == "make":  # .ci/run runs these, the demo at the scale of `recipe=toy`
+            continue
+        result = subprocess.run(
+            [sys.executable, "-m", "kernelrl.cli", *words], cwd=tmp_path, capture_output=True, text=True
+        )
+        expected = 1 if "--batch" in words else 0  # one of the kernels in the example calls torch
+        assert result.returncode == expected, f"{line}\n{result.stdout}\n{result.stderr}"
+    assert {path.name for path in tmp_path.iterdir()} == {"docs", "outputs"}, "a command left something behind"
+
+
+def test_the_verdict_page_names_every_field_and_status():
+    page = (ROOT / "docs" / "verdict.md").read_text()
+    words = set(re.findall(r"`(\w+)`", page))
+    assert words >= Verdict.model_fields.keys() | set(get_args(Status)) | set(STAGES_OF_A_VERDICT)
+    for part in (Violation, TrialError, Speedup, Build):
+        assert ", ".join(part.model_fields) in page
