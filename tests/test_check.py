@@ -102,6 +102,13 @@ def test_a_reference_that_is_none(kernel_files, text, message):
         check.main([str(kernel_files["reference"]), str(kernel_files["right"])])
 
 
+def test_a_reference_that_fails_when_it_runs_is_bad_usage(capsys, kernel_files):
+    kernel_files["reference"].write_text(REFERENCE.replace("torch.relu(x)", "x.no_such_method()"))
+    assert check.main([str(kernel_files["reference"]), str(kernel_files["right"]), "--json"]) == 2
+    verdict = Verdict.model_validate_json(capsys.readouterr().out)
+    assert verdict.fault == "task" and "no_such_method" in verdict.feedback
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

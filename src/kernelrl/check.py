@@ -19,7 +19,7 @@ from kernelrl import dialects
 from kernelrl.candidate import MAX_SOURCE_CHARS, Candidate
 from kernelrl.configs import compose_config
 from kernelrl.console import console, make_console, set_up_logging
-from kernelrl.errors import InfrastructureError, KernelRLError, UserError
+from kernelrl.errors import InfrastructureError, KernelRLError, TaskError, UserError
 from kernelrl.executor import Request, make_executor
 from kernelrl.preflight import require_machine
 from kernelrl.task import Task
@@ -38,7 +38,8 @@ main overrides:
   executor.timing=false    check only
   executor.device=cuda     otherwise a GPU where there is one
 
-exit code: 0 correct and legal, 1 not, 2 bad usage, 3 the machine failed and nothing was learnt.
+exit code: 0 correct and legal, 1 not, 2 bad usage (a reference that does not run is one), 3 the machine failed
+and nothing was learnt.
 The JSON is the Verdict (docs/verdict.md); in a batch every line also has the `id`.
 
 examples:
@@ -206,8 +207,9 @@ def _settings(cfg: DictConfig) -> dict[str, Any]:
 
 
 def _exit_code(verdicts: Sequence[Verdict]) -> int:
-    if any(verdict.status == "infrastructure" for verdict in verdicts):
-        return InfrastructureError.exit_code
+    for fault, error in (("executor", InfrastructureError), ("task", TaskError)):
+        if any(verdict.fault == fault for verdict in verdicts):
+            return error.exit_code
     return 0 if all(verdict.correct for verdict in verdicts) else 1
 
 
@@ -222,7 +224,7 @@ def _panel(verdict: Verdict, title: str) -> Panel:
 
 
 def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    yield "status", verdict.status
+    yield "status", verdict.status if verdict.fault is None else f"{verdict.status}: the {verdict.fault}'s fault"
     yield "stage", f"{verdict.stage} (the last that was passed)"
     yield "dialect", verdict.dialect + (" (Triton's interpreter: no times)" if verdict.interpreted else "")
     yield "device", verdict.device
