@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from kernelrl import dialects
 from kernelrl.candidate import MAX_SOURCE_CHARS, Candidate
-from kernelrl.configs import compose_config
+from kernelrl.configs import compose_config, to_dict
 from kernelrl.console import console, make_console, set_up_logging
 from kernelrl.errors import InfrastructureError, KernelRLError, TaskError, UserError
 from kernelrl.executor import Request, make_executor
@@ -106,7 +106,7 @@ def _check_one(reference: Path, kernel: Path, cfg: DictConfig, as_json: bool) ->
     dialects.get(dialect)
     require_machine(dialect, cfg.executor.device)
     request = Request(task=task, candidate=Candidate(source=source, dialect=dialect), dialect=dialect)
-    with make_executor(_settings(cfg)) as executor, console.status(f"judging {kernel}"):
+    with make_executor(to_dict(cfg.executor)) as executor, console.status(f"judging {kernel}"):
         [verdict] = executor.evaluate([request])
     if as_json:
         print(json.dumps(verdict.to_json(), indent=2))
@@ -198,12 +198,8 @@ def _to_request(row: dict[str, Any], cfg: DictConfig) -> Request:
 
 
 def _stream(requests: Sequence[Request], cfg: DictConfig) -> Iterator[tuple[int, Verdict]]:
-    with make_executor(_settings(cfg)) as executor:
+    with make_executor(to_dict(cfg.executor)) as executor:
         yield from executor.stream(requests)
-
-
-def _settings(cfg: DictConfig) -> dict[str, Any]:
-    return {str(key): value for key, value in OmegaConf.to_container(cfg.executor, resolve=True).items()}  # type: ignore[union-attr]
 
 
 def _exit_code(verdicts: Sequence[Verdict]) -> int:

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -38,6 +39,11 @@ def compose_config(command: str, overrides: Sequence[str] = ()) -> DictConfig:
         return _compose(command, overrides)
     except ConfigError as error:
         raise explain(error, command) from None
+
+
+def to_dict(node: DictConfig) -> dict[str, Any]:
+    """A node of the config as a plain dictionary, interpolations filled in."""
+    return cast(dict[str, Any], OmegaConf.to_container(node, resolve=True))
 
 
 def explain(error: Exception, command: str) -> UserError:

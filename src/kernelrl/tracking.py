@@ -6,10 +6,11 @@ import logging
 import netrc
 import os
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from kernelrl.configs import to_dict
 from kernelrl.errors import UserError
 
 WANDB_HOST = "api.wandb.ai"
@@ -74,6 +75,6 @@ def _start_wandb(cfg: DictConfig, stage: str, mode: Literal["online", "offline"]
         job_type=stage,
         dir=str(folder),
         mode=mode,
-        config=cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=True)),
+        config=to_dict(cfg),
         settings=wandb.Settings(init_timeout=INIT_TIMEOUT_S, silent=True, console="off"),
     )

@@ -1,0 +1,117 @@
+"""The pipeline: what it checks before long work, and the whole of it at toy scale, killed and resumed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelrl.configs import compose_config
+from kernelrl.errors import UserError
+from kernelrl.preflight import require_all
+from kernelrl.records import Ledger
+from kernelrl.run import open_stage
+from kernelrl.stages import PIPELINE
+
+
+def config(folder: Path, *overrides: str):
+    return compose_config("pipeline", [f"output_dir={folder}", "tracker=none", *overrides])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["dialect=cobol"], "dialect 'cobol' is not known"),
+        (["executor.device=cuda"], "executor.device=cuda: torch sees no GPU here"),
+        (["model=hf", "model.name=./no/such/folder"], "model.name=./no/such/folder"),
+    ],
+)
+def test_what_cannot_work_is_one_line_before_anything_is_written(tmp_path, overrides, message):
+    with pytest.raises(UserError) as error:
+        require_all(config(tmp_path / "out", *overrides), PIPELINE)
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_compiler(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"no compiler for dialect cpp: g\+\+ is not on PATH; apt-get install g\+\+"):
+        require_all(config(tmp_path), PIPELINE)
+    require_all(config(tmp_path), ["report"])
+
+
+def test_no_disk_space(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 40, 1 << 40, 1 << 20))
+    with pytest.raises(UserError, match=r"no disk space under .*GiB needed, 0\.0 GiB free"):
+        require_all(config(tmp_path), PIPELINE)
+
+
+def test_a_stage_that_has_finished_needs_nothing(tmp_path, monkeypatch):
+    cfg = config(tmp_path)
+    for name in ("curate", "grpo", "eval"):
+        with open_stage(name, cfg[name].folder, {}) as stage:
+            stage.finish({})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    require_all(cfg, PIPELINE)
+
+
+TOY = [sys.executable, "-m", "kernelrl.cli", "pipeline", "recipe=toy", "tracker=none", "output_dir=out"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_in_every_stage_it_goes_on_and_loses_and_doubles_nothing(tmp_path):
+    out = tmp_path / "out"
+    moments: dict[str, Callable[[], bool]] = {
+        "curate": lambda: _num_lines(out / "data" / "records") >= 3,
+        "sft": lambda: any((out / "sft" / "checkpoints").glob("checkpoint-*/seal.json")),
+        "grpo": lambda: any((out / "grpo" / "checkpoints").glob("checkpoint-*/seal.json")),
+        "eval": lambda: _num_lines(out / "eval" / "sft" / "records") >= 3,
+    }
+    for name, moment in moments.items():
+        _run_until(tmp_path, moment)
+        assert not (out / ("data" if name == "curate" else name) / "done.json").exists(), f"{name} was not interrupted"
+    finished = subprocess.run(TOY, cwd=tmp_path, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    for folder in out.rglob("records"):
+        ledger = Ledger(folder)
+        ids = Counter(record.id for record in ledger)
+        assert ids and max(ids.values()) == 1, f"{folder}: doubled {ids.most_common(3)}"
+    for log in out.glob("*/log.jsonl"):
+        steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
+        assert steps == sorted(steps), log
+
+    again = subprocess.run(TOY, cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.count("finished earlier") == 4
+    assert list(json.loads((out / "results.json").read_text())["policies"]) == ["base", "sft", "grpo"]
+    other = subprocess.run([*TOY, "seed=1"], cwd=tmp_path, capture_output=True, text=True)
+    assert other.returncode == 2 and "holds a run with other settings" in other.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+
+
+def _run_until(folder: Path, moment: Callable[[], bool]) -> None:
+    """Start the pipeline and kill it, children included, as soon as the moment has come."""
+    with open(folder.parent / "log.txt", "ab") as log:
+        process = subprocess.Popen(TOY, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        while not moment():
+            assert process.poll() is None, Path(log.name).read_text()[-5000:]
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _num_lines(folder: Path) -> int:
+    return sum(1 for _ in _lines(folder))
+
+
+def _lines(folder: Path) -> Iterator[bytes]:
+    for path in folder.glob("*.jsonl"):
+        yield from path.read_bytes().splitlines()
