@@ -56,6 +56,14 @@ def format_estimate(figure: str, estimate: Estimate) -> str:
     return _format(figure, estimate, sign="")
 
 
+def format_value(figure: str, estimate: Estimate) -> str:
+    """A value alone with its unit, e.g. `41.2 %`, `1.31×`; a dash where it is not known."""
+    value = estimate["value"]
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if figure == "reward" else f"{value:.2f}×" if figure == "speedup" else f"{value:.1%}"
+
+
 def format_change(figure: str, change: Estimate) -> str:
     """A change and its interval, e.g. `+12.5 [+6.1, +18.8]` points, or `×1.31 [1.20, 1.42]` for speedups."""
     if figure == "speedup":

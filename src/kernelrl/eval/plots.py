@@ -1,0 +1,218 @@
+"""The plots of the report: inline SVG whose colours are CSS variables, so that they follow the page's theme.
+
+Every function takes plain numbers and returns `<svg>…</svg>`; text stays text.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
+
+INK, MUTED, GRID = "#010101", "#020202", "#030303"
+SERIES = [f"#0405{index:02x}" for index in range(6)]
+"""Stand-ins that `_to_svg` replaces by the page's variables `--ink`, `--muted`, `--grid`, `--s0` … `--s5`."""
+VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {color: f"s{index}" for index, color in enumerate(SERIES)}
+WIDTH = 12.6
+"""Of every figure (in inches), so that all are scaled alike on the page."""
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "ytick.major.size": 0,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+}
+
+Curves = Mapping[str, Sequence[tuple[float, float]]]
+"""Name -> (step, value) points."""
+
+
+def curves(panels: Sequence[tuple[str, Curves, bool]], description: str) -> str:
+    """Learning curves side by side; each line is labelled at its end.
+
+    Args:
+        panels: (title, curves, whether the values are rates between 0 and 1).
+    """
+    with rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
+        columns = figure.subplots(1, max(3, len(panels)))
+        for empty in columns[len(panels) :]:
+            empty.set_visible(False)
+        for axes, (title, lines, is_rate) in zip(columns, panels, strict=False):
+            axes.set_title(title)
+            ends = []
+            for color, (name, points) in zip(SERIES[1:] + SERIES[:1], lines.items(), strict=False):
+                steps, values = np.array(points, dtype=np.float64).T
+                smooth = _smooth(values)
+                if len(values) > 20:
+                    axes.plot(steps, values, color=color, linewidth=0.8, alpha=0.3)
+                axes.plot(steps, smooth, color=color)
+                ends.append((name, steps[-1], smooth[-1], color))
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            axes.set_xlabel("step")
+            if is_rate:
+                axes.set_ylim(-0.03, 1.05)
+                axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+            _label_ends(axes, ends if len(ends) > 1 else [])
+        return _to_svg(figure, description)
+
+
+def funnel(policies: Mapping[str, Mapping[str, Mapping[str, float | None]]], stages: Sequence[str]) -> str:
+    """Share of samples that reach each stage, a panel per policy.
+
+    Args:
+        policies: name -> stage -> estimate (`value`, `low`, `high`).
+    """
+    with rc_context(STYLE | {"axes.grid": False, "axes.spines.bottom": False}):
+        figure = Figure(figsize=(WIDTH, 0.36 * len(stages) + 0.5), layout="constrained")
+        panels = figure.subplots(1, max(3, len(policies)), sharey=True)
+        for empty in panels[len(policies) :]:
+            empty.set_visible(False)
+        for axes, color, (name, figures) in zip(panels, _repeat(SERIES, len(policies)), policies.items(), strict=False):
+            axes.set_title(name)
+            axes.set_xlim(0, 1.3)
+            axes.set_xticks([])
+            axes.set_ylim(len(stages) - 0.4, -0.6)
+            axes.set_yticks(range(len(stages)), stages)
+            axes.barh(range(len(stages)), np.ones(len(stages)), height=0.72, color=GRID, alpha=0.35)
+            for row, stage in enumerate(stages):
+                value, low, high = (figures[stage][key] for key in ("value", "low", "high"))
+                if value is None or low is None or high is None:
+                    continue
+                axes.barh(row, value, height=0.72, color=color)
+                axes.plot([low, high], [row, row], color=INK, linewidth=1.0, alpha=0.6)
+                axes.text(1.04, row, f"{value:.1%}", va="center", color=INK)
+        return _to_svg(figure, "Share of samples that reach each stage, by policy")
+
+
+def speedups(policies: Mapping[str, tuple[Sequence[float], int]]) -> str:
+    """How fast: the share of all samples that are correct and faster than p, and every correct sample's speedup.
+
+    Args:
+        policies: name -> (median speedups of the correct samples, number of all samples).
+    """
+    measured = [speedup for values, _ in policies.values() for speedup in values if speedup > 0]
+    low, high = min([0.5, *measured]) / 1.15, max([2.0, *measured]) * 1.15
+    rng = np.random.default_rng(0)
+    with rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 3.0), layout="constrained")
+        share, strip = figure.subplots(1, 2)
+        ends = []
+        for row, (color, (name, (values, num_samples))) in enumerate(
+            zip(_repeat(SERIES, len(policies)), policies.items(), strict=True)
+        ):
+            ordered = np.sort(np.asarray(values, dtype=np.float64))
+            thresholds = np.concatenate([[low], ordered, [high]])
+            faster = (len(ordered) - np.searchsorted(ordered, thresholds, side="right")) / max(num_samples, 1)
+            share.step(thresholds, faster, where="post", color=color)
+            ends.append((name, thresholds[0], faster[0], color))
+            jitter = rng.uniform(-0.28, 0.28, size=len(ordered))
+            strip.scatter(ordered, row + jitter, s=9, color=color, alpha=0.45, linewidths=0)
+            if len(ordered):
+                mean = float(np.exp(np.log(ordered).mean()))
+                strip.plot([mean, mean], [row - 0.38, row + 0.38], color=INK, linewidth=2)
+                strip.annotate(
+                    f"{mean:.2f}×",
+                    (mean, row - 0.4),
+                    textcoords="offset points",
+                    xytext=(0, 1),
+                    ha="center",
+                    va="bottom",
+                )
+        share.set_title("Share of all samples correct and more than p times as fast")
+        share.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        share.set_ylim(0, 1.18 * max(end[2] for end in ends) + 0.01)
+        _label_starts(share, ends)
+        strip.set_title("Speedup of the correct samples (bar: geometric mean)")
+        strip.set_yticks(range(len(policies)), list(policies))
+        strip.set_ylim(len(policies) - 0.4, -0.75)
+        strip.grid(visible=False, axis="y")
+        for axes, label in ((share, "p"), (strip, "reference time / kernel time")):
+            axes.set_xscale("log", base=2)
+            axes.set_xlim(low, high)
+            axes.xaxis.set_major_locator(LogLocator(base=2))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.set_xlabel(label)
+            axes.axvline(1, color=MUTED, linewidth=0.9, linestyle=(0, (3, 3)))
+        return _to_svg(figure, "Speedups by policy")
+
+
+def _smooth(values: Any) -> Any:
+    """Centred moving average over a tenth of the points; the values themselves where there are few."""
+    width = max(1, len(values) // 10) | 1
+    padded = np.pad(values, width // 2, mode="edge")
+    return np.convolve(padded, np.ones(width) / width, mode="valid")
+
+
+def _label_ends(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
+    """Write the names behind the ends of the lines, pushed apart where they would overlap."""
+    behind = axes.get_yaxis_transform()
+    for (name, _, _, color), height in zip(ends, _spread([end[2] for end in ends], axes), strict=True):
+        axes.text(1.015, height, name, transform=behind, color=color, va="center")
+
+
+def _label_starts(axes: Axes, starts: Sequence[tuple[str, float, float, str]]) -> None:
+    """Write the names on the beginnings of the lines, pushed apart where they would overlap."""
+    for (name, x, _, color), height in zip(starts, _spread([start[2] for start in starts], axes), strict=True):
+        axes.annotate(name, (x, height), xytext=(4, 3), textcoords="offset points", color=color, va="bottom")
+
+
+def _spread(heights: Sequence[float], axes: Axes) -> list[float]:
+    """The heights, moved as little as keeps them a line of text apart and below the top, in the same order."""
+    bottom, top = axes.get_ylim()
+    gap = 0.085 * (top - bottom)
+    order = np.argsort(heights, kind="stable")
+    placed = list(heights)
+    for lower, upper in zip(order, order[1:], strict=False):
+        placed[upper] = max(placed[upper], placed[lower] + gap)
+    if len(order):
+        placed[order[-1]] = min(placed[order[-1]], top)
+    for upper, lower in zip(order[::-1], order[-2::-1], strict=False):
+        placed[lower] = min(placed[lower], placed[upper] - gap)
+    return placed
+
+
+def _repeat(colors: Sequence[str], num: int) -> list[str]:
+    return [colors[index % len(colors)] for index in range(num)]
+
+
+def _to_svg(figure: Figure, description: str) -> str:
+    buffer = io.StringIO()
+    with rc_context({"svg.hashsalt": description}):  # ids must differ between the plots of one page
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(
+        r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{description}">', svg, count=1
+    )
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # the same in every plot, and nothing refers to them
+    return re.sub("|".join(VARIABLES), lambda match: f"var(--{VARIABLES[match[0]]})", svg.replace("xlink:href", "href"))

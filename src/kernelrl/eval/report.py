@@ -1,0 +1,214 @@
+"""The report stage: one HTML file that needs no network, made from what the other stages left behind.
+
+Completions are hostile text: the template escapes everything, code goes through pygments (which escapes), and the page
+forbids itself scripts and loading by its content security policy.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from omegaconf import DictConfig
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CppLexer, PythonLexer
+from pygments.token import String
+
+from kernelrl import __version__
+from kernelrl.candidate import Completion
+from kernelrl.errors import UserError
+from kernelrl.eval import plots, table
+from kernelrl.eval.metrics import RATES
+from kernelrl.eval.stage import RECORDS, RESULTS
+from kernelrl.records import Ledger, Record, write_atomically
+from kernelrl.training import LOG, read_log
+
+NUM_BEST = 3
+NUM_ILLEGAL = 2
+MAX_CHARS = 20_000
+"""Length at which a shown text is cut off."""
+FAILURES = ("incorrect", "compile_error", "runtime_error", "timeout", "killed")
+PYTHON, CPP = (lexer(ensurenl=False, stripnl=False) for lexer in (PythonLexer, CppLexer))
+TRIPLE_QUOTED = re.compile(r'(r?"""|r?\'\'\')(.*?)("""|\'\'\')', re.DOTALL)
+
+
+def run(cfg: DictConfig) -> Path:
+    """Write the report of a run. Sections whose stage has not run are left out.
+
+    Returns:
+        The HTML file, `cfg.report.file`.
+
+    Raises:
+        UserError: there are no results yet.
+    """
+    path = Path(cfg.output_dir) / RESULTS
+    if not path.exists():
+        raise UserError(f"report: {path} is not there; run kernelrl eval first")
+    results = json.loads(path.read_text())
+    records = {name: list(Ledger(Path(cfg.eval.folder) / name / RECORDS)) for name in results["policies"]}
+    page = render(
+        results, records, sft_log=read_log(Path(cfg.sft.folder) / LOG), grpo_log=read_log(Path(cfg.grpo.folder) / LOG)
+    )
+    write_atomically(Path(cfg.report.file), page)
+    return Path(cfg.report.file)
+
+
+def render(
+    results: Mapping[str, Any],
+    records: Mapping[str, Sequence[Record]],
+    sft_log: Sequence[Mapping[str, float]] = (),
+    grpo_log: Sequence[Mapping[str, float]] = (),
+) -> str:
+    """The page.
+
+    Args:
+        results: content of `results.json`.
+        records: of every policy, by name.
+        sft_log, grpo_log: entries of the stages' `log.jsonl`.
+    """
+    environment = Environment(
+        loader=PackageLoader("kernelrl.eval", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.globals.update(table=table, highlight=highlight, shorten=_shorten, cell=_cell)
+    figures = {name: policy["figures"] for name, policy in results["policies"].items()}
+    return environment.get_template("report.html.jinja").render(
+        results=results,
+        version=__version__,
+        last=next(reversed(results["policies"])),
+        categories=sorted({category for policy in results["policies"].values() for category in policy["categories"]}),
+        sft_plot=_plot_sft(sft_log),
+        grpo_plots=_plot_grpo(grpo_log),
+        funnel_plot=Markup(plots.funnel(figures, list(RATES))),
+        speedup_plot=_plot_speedups(records),
+        samples=choose_samples(records),
+        code_styles={
+            theme: Markup(HtmlFormatter(style=style).get_style_defs(".code"))
+            for theme, style in (("light", "friendly"), ("dark", "github-dark"))
+        },
+    )
+
+
+def highlight(source: str) -> Markup:
+    """Python source as HTML; its triple-quoted strings, where native kernels are, are shown as C++."""
+    source = _shorten(source)
+    tokens: list[tuple[Any, str]] = []
+    position = 0
+    for native in TRIPLE_QUOTED.finditer(source):
+        tokens += PYTHON.get_tokens(source[position : native.start()])
+        tokens += [(String, native[1]), *CPP.get_tokens(native[2]), (String, native[3])]
+        position = native.end()
+    tokens += PYTHON.get_tokens(source[position:])
+    lines = io.StringIO()
+    HtmlFormatter(nowrap=True).format(tokens, lines)
+    return Markup('<pre class="code">{}</pre>').format(Markup(lines.getvalue()))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A completion that the report shows."""
+
+    title: str
+    record: Record
+    completion: Completion
+
+
+def choose_samples(records: Mapping[str, Sequence[Record]]) -> list[Sample]:
+    """The last policy's best kernels and one of each of its failures, most frequent first, and kernels that cheat."""
+    *_, last = records.values()
+    shown = [("Best", record) for record in _best(last)]
+    statuses = Counter(record.verdict.status for record in last if record.verdict.status in FAILURES)
+    for status, count in statuses.most_common():
+        record = next(record for record in last if record.verdict.status == status)
+        shown.append((f"Typical failure ({count} of {len(last)} samples)", record))
+    shown += [("Illegal", record) for record in _illegal(records)]
+    return [Sample(title, record, Completion.parse(record.completion)) for title, record in shown]
+
+
+def _best(records: Sequence[Record]) -> list[Record]:
+    """The fastest correct kernel, by lower bound, of each of the tasks where it is fastest."""
+    best: dict[str, tuple[float, Record]] = {}
+    for record in records:
+        speedup = record.verdict.speedup
+        if record.verdict.correct and speedup and speedup.low > best.get(record.task_id, (0.0, record))[0]:
+            best[record.task_id] = (speedup.low, record)
+    ranked = sorted(best.values(), key=lambda pair: pair[0], reverse=True)
+    return [record for _, record in ranked[:NUM_BEST]]
+
+
+def _illegal(records: Mapping[str, Sequence[Record]]) -> list[Record]:
+    """One kernel per broken rule, of the latest policy that broke it."""
+    found: dict[str, Record] = {}
+    for samples in reversed(list(records.values())):
+        for record in samples:
+            if record.verdict.status == "illegal":
+                found.setdefault(record.verdict.violations[0].rule, record)
+    return list(found.values())[:NUM_ILLEGAL]
+
+
+def _plot_sft(entries: Sequence[Mapping[str, float]]) -> Markup | None:
+    losses = _curve(entries, "loss")
+    if not losses:
+        return None
+    panels = [("Loss of the completions", {"loss": losses}, False)]
+    if accuracy := _curve(entries, "mean_token_accuracy"):
+        panels.append(("Tokens predicted right", {"accuracy": accuracy}, True))
+    return Markup(plots.curves(panels, "SFT by step"))
+
+
+def _plot_grpo(entries: Sequence[Mapping[str, float]]) -> list[Markup]:
+    parts = sorted({name for entry in entries for name in entry if name.startswith("reward/")})
+    rows: list[list[tuple[str, dict[str, str], bool]]] = [
+        [
+            ("Reward", {"reward": "reward"}, False),
+            ("Parts of the reward", {name.removeprefix("reward/"): name for name in parts}, True),
+            ("Share of completions", {name: name for name in RATES}, True),
+        ],
+        [
+            ("Speedup of correct kernels, lower bound", {"speedup": "speedup_low"}, False),
+            ("Entropy", {"entropy": "entropy"}, False),
+            ("Groups without signal", {"share": "frac_reward_zero_std"}, True),
+        ],
+    ]
+    plotted = []
+    for row in rows:
+        panels = [
+            (title, {label: curve for label, key in keys.items() if (curve := _curve(entries, key))}, is_rate)
+            for title, keys, is_rate in row
+        ]
+        panels = [panel for panel in panels if panel[1]]
+        if panels:
+            plotted.append(Markup(plots.curves(panels, f"GRPO by step: {', '.join(panel[0] for panel in panels)}")))
+    return plotted
+
+
+def _plot_speedups(records: Mapping[str, Sequence[Record]]) -> Markup | None:
+    measured = {
+        name: (
+            [record.verdict.speedup.median for record in samples if record.verdict.correct and record.verdict.speedup],
+            sum(record.verdict.status != "infrastructure" for record in samples),
+        )
+        for name, samples in records.items()
+    }
+    return Markup(plots.speedups(measured)) if any(values for values, _ in measured.values()) else None
+
+
+def _curve(entries: Sequence[Mapping[str, float]], key: str) -> list[tuple[float, float]]:
+    return [(entry["step"], entry[key]) for entry in entries if key in entry]
+
+
+def _cell(text: str) -> Markup:
+    """An estimate with its interval in small print."""
+    value, _, interval = text.partition(" ")
+    return Markup("{} <small>{}</small>").format(value, interval)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}\n… {len(text) - MAX_CHARS} more characters"
