@@ -50,6 +50,8 @@ def test_the_executor_config_shows_every_setting_with_its_default():
         ("sft.trainer.lerning_rate=1", "did you mean 'sft.trainer.learning_rate'?"),
         ("trials=3", "unknown override 'trials'; did you mean 'executor.trials'?"),
         ("~modl", "unknown override 'modl'; did you mean 'model'?"),
+        ("seed=abc", "seed=abc is not a number; its default is 0"),
+        ("executor.timing=x", "executor.timing=x is not true or false; its default is True"),
         ("bogus=1", "unknown override 'bogus'; choose one of "),
     ],
 )

@@ -103,6 +103,7 @@ def _run_stage(command: str, rest: list[str]) -> None:
         try:
             if HydraConfig.get().mode == RunMode.MULTIRUN:
                 _move_to_sweep_folder(cfg, STAGES[command].inputs, HydraConfig.get().job.override_dirname)
+            configs.check_types(cfg, command)
             OmegaConf.to_container(cfg, resolve=True)  # an interpolation that leads nowhere is found before the work
             print(_run_job(command, cfg))
         except KernelRLError as error:

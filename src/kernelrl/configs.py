@@ -36,9 +36,11 @@ def compose_config(command: str, overrides: Sequence[str] = ()) -> DictConfig:
         UserError: an override does not fit; one line, with the close match.
     """
     try:
-        return _compose(command, overrides)
+        cfg = _compose(command, overrides)
     except ConfigError as error:
         raise explain(error, command) from None
+    check_types(cfg, command)
+    return cfg
 
 
 def to_dict(node: DictConfig) -> dict[str, Any]:
@@ -77,6 +79,20 @@ def check_overrides(overrides: Sequence[str]) -> None:
             raise UserError(f"{override!r} is not an override; write key=value, e.g. seed=1 or recipe=toy")
 
 
+def check_types(cfg: DictConfig, command: str) -> None:
+    """Check that numbers and switches are still numbers and switches.
+
+    Raises:
+        UserError: names the key, its value and its default.
+    """
+    defaults = dict(_walk(OmegaConf.to_container(_compose(command, ()))))
+    for key, value in _walk(OmegaConf.to_container(cfg)):
+        default = defaults.get(key)
+        if isinstance(default, bool | int | float) and isinstance(value, str) and "${" not in value:
+            kind = "true or false" if isinstance(default, bool) else "a number"
+            raise UserError(f"{key}={value} is not {kind}; its default is {default}")
+
+
 def _compose(command: str, overrides: Sequence[str]) -> DictConfig:
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(config_dir()), job_name="kernelrl", version_base=HYDRA_VERSION_BASE):
@@ -85,14 +101,15 @@ def _compose(command: str, overrides: Sequence[str]) -> DictConfig:
 
 def _keys(command: str) -> list[str]:
     """Every key of the command's config without overrides, e.g. `sft.trainer.learning_rate`."""
-    return list(_walk(OmegaConf.to_container(_compose(command, ()))))
+    return [key for key, _ in _walk(OmegaConf.to_container(_compose(command, ())))]
 
 
-def _walk(value: object, prefix: str = "") -> Iterator[str]:
+def _walk(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Every key below a mapping, dotted, with its value."""
     if isinstance(value, dict):
         for key, child in value.items():
             name = f"{prefix}.{key}" if prefix else str(key)
-            yield name
+            yield name, child
             yield from _walk(child, name)
 
 
