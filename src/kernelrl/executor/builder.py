@@ -26,6 +26,7 @@ import tvm_ffi.libinfo
 from torch.utils import cpp_extension
 
 from kernelrl.executor import machine
+from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import ForkServer, explain_status
 
 BASE_FLAGS = ("-std=c++17", "-fPIC", "-O3", "-march=native", "-fopenmp")
@@ -74,12 +75,14 @@ class Builder:
     Args:
         cache: folder of the content-addressed cache; only this process and its like write to it.
         forkserver: forks the confined compilers.
+        cores: says when a compiler may run.
         timeout: time for one build (in seconds).
     """
 
-    def __init__(self, cache: Path, forkserver: ForkServer, timeout: float):
+    def __init__(self, cache: Path, forkserver: ForkServer, cores: Cores, timeout: float):
         self._cache = cache
         self._forkserver = forkserver
+        self._cores = cores
         self._timeout = timeout
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
@@ -104,7 +107,7 @@ class Builder:
             with tempfile.TemporaryDirectory(dir=self._cache, prefix="building-") as name:
                 work = Path(name) / "unit"
                 work.mkdir()
-                (work / "main.cpp").write_text(include + source, encoding="utf-8")
+                (work / "main.cpp").write_text(f'{include}#line 1 "kernel.cpp"\n{source}', encoding="utf-8")
                 command = ["g++", *flags, "-shared", "main.cpp", "-o", "module.so", *link]
                 ok, log, seconds = self._compile(command, work)
                 ok = ok and (work / "module.so").exists()
@@ -150,7 +153,12 @@ class Builder:
                 "file_bytes": file_bytes,
             }
             pid = self._forkserver.spawn(request, (log.fileno(),))
-            status = self._forkserver.wait(pid, self._timeout)
+            with self._cores.stoppable(pid):
+                paused = self._cores.paused_s
+                status = self._forkserver.wait(pid, self._timeout)
+                while status is None and self._cores.paused_s > paused:
+                    paused, longer = self._cores.paused_s, self._cores.paused_s - paused
+                    status = self._forkserver.wait(pid, longer)
             if status is None:
                 os.killpg(pid, 9)
                 self._forkserver.wait(pid, 5)

@@ -49,8 +49,8 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
     os.environ["OMP_NUM_THREADS"] = str(spec["threads"])  # for OpenMP runtimes that the candidate brings along
-    torch.set_num_threads(spec["threads"])
     layers = confine(scratch, Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"]))
+    torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
     os.chdir(scratch)
     wire.send(sock, {"ready": layers})
     _Contestant(sock, scratch).serve()

@@ -125,7 +125,7 @@ class Process:
             self.pid = forkserver.spawn(request, (theirs.fileno(), self._log.fileno()))
         self._pidfd = os.pidfd_open(self.pid)
         self._frozen = False
-        self.layers: list[str] = self._answer(time.monotonic() + 30, nonce=None)["ready"]
+        self.layers: list[str] = self.next_message(None, timeout=30)["ready"]
 
     def __enter__(self) -> Process:
         return self
@@ -162,30 +162,47 @@ class Process:
         Raises:
             ProcessDied, ProcessTimeout, ForgedMessage
         """
-        nonce = secrets.token_hex(8)
-        self._send(message | {"nonce": nonce}, fds)
+        nonce = self.post(message, fds)
         self.thaw()
-        return self._answer(time.monotonic() + timeout, nonce)
+        return self.next_message(nonce, timeout)
 
     def timed(self, message: dict[str, Any], timeout: float) -> tuple[dict[str, Any], float]:
         """Ask a frozen process and freeze it again: the answer, and the time from thawing to answer (in seconds)."""
-        nonce = secrets.token_hex(8)
-        self._send(message | {"nonce": nonce})
-        deadline = time.monotonic() + timeout
+        nonce = self.post(message)
         started = time.perf_counter()
         self.thaw()
-        reply = self._answer(deadline, nonce)
+        reply = self.next_message(nonce, timeout)
         seconds = time.perf_counter() - started
         self.freeze()
         return reply, seconds
 
-    def send_reply(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        """Answer a question that the process asked."""
-        self._send(message, fds)
+    def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> str:
+        """Send a question and return the nonce that its answer must carry."""
+        nonce = secrets.token_hex(8)
+        self.reply(message | {"nonce": nonce}, fds)
+        return nonce
 
-    def next_message(self, deadline: float, nonce: str) -> dict[str, Any]:
-        """Its next message: a `build` request, or the answer to the question of that nonce."""
-        return self._answer(deadline, nonce)
+    def reply(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        """Send a message that expects no answer, such as the outcome of a build."""
+        try:
+            self.sock.settimeout(10)
+            wire.send(self.sock, message, fds)
+        except TimeoutError:
+            raise ProcessTimeout from None
+        except OSError:
+            raise self._death() from None
+
+    def next_message(self, nonce: str | None, timeout: float) -> dict[str, Any]:
+        """Its next message within `timeout` seconds: a `build` request, or the answer that carries the nonce."""
+        try:
+            message, _ = wire.receive(self.sock, deadline=time.monotonic() + timeout)
+        except TimeoutError:
+            raise ProcessTimeout from None
+        except (wire.WireError, OSError):
+            raise self._death() from None
+        if "build" not in message and message.get("nonce") != nonce:
+            raise ForgedMessage
+        return message
 
     def freeze(self) -> None:
         """Stop every thread of the process and wait until it stands."""
@@ -226,26 +243,6 @@ class Process:
                 raise ValueError(f"memory of process {self.pid} at {pointer:#x} cannot be read: {reason}")
             done += count
         return buffer
-
-    def _send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        try:
-            self.sock.settimeout(10)
-            wire.send(self.sock, message, fds)
-        except TimeoutError:
-            raise ProcessTimeout from None
-        except OSError:
-            raise self._death() from None
-
-    def _answer(self, deadline: float, nonce: str | None) -> dict[str, Any]:
-        try:
-            message, _ = wire.receive(self.sock, deadline=deadline)
-        except TimeoutError:
-            raise ProcessTimeout from None
-        except (wire.WireError, OSError):
-            raise self._death() from None
-        if "build" not in message and message.get("nonce") != nonce:
-            raise ForgedMessage
-        return message
 
     def _death(self) -> ProcessDied:
         with contextlib.suppress(ProcessLookupError):

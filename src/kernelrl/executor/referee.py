@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from kernelrl.candidate import ENTRY_POINT
 from kernelrl.executor import compare, wire
 from kernelrl.executor.api import ExecutorSettings, Request
 from kernelrl.executor.builder import BadUnit, Builder, Built, shorten
+from kernelrl.executor.cores import Cores
 from kernelrl.executor.operators import library_operators
 from kernelrl.executor.process import ForgedMessage, Process, ProcessDied, ProcessTimeout
 from kernelrl.executor.reference import Arena, Case, Reference, normalised
@@ -54,8 +54,7 @@ def judge(
     reference: Callable[[], Reference],
     start: Callable[[], Process],
     builder: Builder,
-    preparing: Callable[[], AbstractContextManager[None]],
-    measuring: Callable[[], AbstractContextManager[None]],
+    cores: Cores,
 ) -> Verdict:
     """Judge one candidate.
 
@@ -65,8 +64,7 @@ def judge(
         reference: gives the task's reference; called when the static rules have passed.
         start: starts a contestant process.
         builder: builds what the candidate asks for.
-        preparing: entered while the candidate is loaded and built; several may be.
-        measuring: entered while it runs; nothing else runs then.
+        cores: candidates are loaded and built side by side; while one is measured nothing else runs.
 
     Raises:
         TaskError: the reference does not run.
@@ -77,13 +75,12 @@ def judge(
     try:
         source = _check_statically(request, found)
         ours = reference()
-        with preparing():
-            process = start()
+        process = start()
         try:
-            with preparing():
-                arena = _load(process, source, ours, settings, builder, found)
+            with cores.preparing():
+                arena = _load(process, source, ours, settings, builder, cores, found)
             interpreted = request.dialect == "triton" and not torch.cuda.is_available()
-            with measuring(), ours.lock:
+            with cores.measuring(), ours.lock:
                 _run_trials(process, arena, ours, settings, found)
                 if settings.timing and not interpreted:
                     _time_pairs(process, arena, ours, settings, found)
@@ -117,19 +114,23 @@ def _check_statically(request: Request, found: _Findings) -> str:
 
 
 def _load(
-    process: Process, source: str, ours: Reference, settings: ExecutorSettings, builder: Builder, found: _Findings
+    process: Process,
+    source: str,
+    ours: Reference,
+    settings: ExecutorSettings,
+    builder: Builder,
+    cores: Cores,
+    found: _Findings,
 ) -> Arena:
     """Import the candidate and construct its model, serving the builds it asks for; leaves the process frozen."""
     arena = Arena(ours.layout)
     try:
         arena.attach(process, settings.load_timeout_s)
-        deadline = time.monotonic() + settings.load_timeout_s
-        nonce = "load"
-        process.send_reply({"do": "load", "source": source, "entry": ENTRY_POINT, "nonce": nonce} | ours.init)
-        while "build" in (message := process.next_message(deadline, nonce)):
-            started = time.monotonic()
+        message: dict[str, Any] = {"do": "load", "source": source, "entry": ENTRY_POINT} | ours.init
+        nonce = process.post(message)
+        left = settings.load_timeout_s
+        while "build" in (message := _next_message(process, nonce, left, cores)):
             _serve_build(process, message["build"], builder, found)
-            deadline += time.monotonic() - started
         process.freeze()
     except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
         raise _broke_off(error, "while it was loaded", settings.load_timeout_s, found) from None
@@ -144,6 +145,19 @@ def _load(
     return arena
 
 
+def _next_message(process: Process, nonce: str, timeout: float, cores: Cores) -> dict[str, Any]:
+    """What the process says next, given `timeout` seconds in which it was not stopped for a measurement."""
+    with cores.stoppable(process.pid):
+        while True:
+            paused = cores.paused_s
+            try:
+                return process.next_message(nonce, timeout)
+            except ProcessTimeout:
+                timeout = cores.paused_s - paused
+                if timeout <= 0:
+                    raise
+
+
 def _serve_build(process: Process, unit: Any, builder: Builder, found: _Findings) -> None:
     try:
         built = builder.build(unit if isinstance(unit, dict) else {})
@@ -152,10 +166,10 @@ def _serve_build(process: Process, unit: Any, builder: Builder, found: _Findings
         raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
     found.builds.append(built)
     if built.path is None:
-        process.send_reply({"ok": False, "log": built.log})
+        process.reply({"ok": False, "log": built.log})
     else:
         with open(built.path, "rb") as file:
-            process.send_reply({"ok": True, "log": ""}, fds=(file.fileno(),))
+            process.reply({"ok": True, "log": ""}, fds=(file.fileno(),))
 
 
 def _run_trials(process: Process, arena: Arena, ours: Reference, settings: ExecutorSettings, found: _Findings) -> None:

@@ -42,6 +42,9 @@ _DENIED = (
 _TO_A_PROCESS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
 
+LAYERS = ("namespaces", "landlock", "seccomp")
+
+
 @dataclass(frozen=True)
 class Limits:
     """Limits of one confined process."""
@@ -68,13 +71,14 @@ def confine(scratch: Path, limits: Limits, readable: tuple[str, ...] = (), may_e
         may_exec: allow child processes (a compiler needs them).
 
     Returns:
-        Names of the layers that hold: `namespaces`, `landlock`, `seccomp`.
+        Names of those `LAYERS` that hold.
     """
     layers = []
     if _enter_namespaces(scratch, None if may_exec else limits.file_bytes):
         layers.append("namespaces")
     _set_limits(limits)
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _drop_capabilities()
     if _restrict_files(scratch, readable, may_exec):
         layers.append("landlock")
     if not may_exec and _filter_system_calls():
@@ -109,6 +113,11 @@ def _set_limits(limits: Limits) -> None:
     ):
         resource.setrlimit(kind, (value, value))
     Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _drop_capabilities() -> None:
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
+    _LIBC.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
 
 
 def system_paths() -> tuple[str, ...]:

@@ -23,9 +23,10 @@ import diskcache
 import torch
 
 from kernelrl.errors import InfrastructureError, TaskError
-from kernelrl.executor import machine, wire
+from kernelrl.executor import machine, sandbox, wire
 from kernelrl.executor.api import ExecutorSettings, Request
 from kernelrl.executor.builder import Builder
+from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import ForkServer, Process
 from kernelrl.executor.referee import judge
 from kernelrl.executor.reference import Reference
@@ -36,43 +37,6 @@ REFERENCE_BYTES = 1 << 30
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
 CACHE_FORMAT = 1
 """Raised when a change of the executor makes earlier verdicts worthless."""
-
-
-class Cores:
-    """Preparation may overlap; measurement is alone. Waiting measurements go one after the other, then preparation."""
-
-    def __init__(self, num_workers: int):
-        self._condition = threading.Condition()
-        self._free = self._num_workers = num_workers
-        self._waiting = 0
-
-    @contextmanager
-    def preparing(self) -> Iterator[None]:
-        """Hold one worker."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._free > 0 and not self._waiting)
-            self._free -= 1
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._free += 1
-                self._condition.notify_all()
-
-    @contextmanager
-    def measuring(self) -> Iterator[None]:
-        """Hold all of them."""
-        with self._condition:
-            self._waiting += 1
-            self._condition.wait_for(lambda: self._free == self._num_workers)
-            self._free = 0
-            self._waiting -= 1
-        try:
-            yield
-        finally:
-            with self._condition:
-                self._free = self._num_workers
-                self._condition.notify_all()
 
 
 class References:
@@ -147,11 +111,14 @@ class Service:
         environment |= {"TRITON_DEFAULT_FP_FUSION": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "kernelrl.executor.forkserver"]
         self.forkserver = ForkServer(environment, command)
-        self.builder = Builder(self.cache, self.forkserver, settings.build_timeout_s)
         self.cores = Cores(self.workers)
+        self.builder = Builder(self.cache, self.forkserver, self.cores, settings.build_timeout_s)
         self.references = References(self._reference)
         self.verdicts = diskcache.Cache(str(self.cache / "verdicts"), size_limit=1 << 32)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
+        with self._start() as probe:
+            if missing := [layer for layer in sandbox.LAYERS if layer not in probe.layers]:
+                print(f"kernelrl: candidates run without {', '.join(missing)} on this machine", file=sys.stderr)
 
     def verdict(self, request: Request) -> Verdict:
         """Judge one request, or recall it. Never raises: whatever is not the candidate's fault is `infrastructure`."""
@@ -166,8 +133,7 @@ class Service:
                     reference,
                     self._start,
                     self.builder,
-                    self.cores.preparing,
-                    self.cores.measuring,
+                    self.cores,
                 )
         except TaskError as error:
             return _not_known(request, "task", str(error))
@@ -188,8 +154,8 @@ class Service:
 
     def _reference(self, task: Task) -> Reference:
         task.check_source()
-        with self.cores.preparing():
-            settings = self.settings
+        settings = self.settings
+        with self.cores.measuring():
             return Reference(
                 task, self._start, settings.seed, self.secret, settings.load_timeout_s, settings.run_timeout_s
             )

@@ -1,0 +1,80 @@
+"""Who may use the cores: any number of preparations, or one measurement.
+
+A measurement does not wait for the preparations that run: it stops them (SIGSTOP) and lets them go on afterwards, so
+that timed sections overlap neither each other nor a build, and a slow candidate delays nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Cores:
+    """Shares the cores of one machine among the candidates of one executor. Thread-safe.
+
+    Args:
+        num_workers: number of preparations at once.
+    """
+
+    def __init__(self, num_workers: int):
+        self._slots = threading.Semaphore(num_workers)
+        self._condition = threading.Condition()
+        self._measuring = False
+        self._waiting = 0
+        self._groups: set[int] = set()
+        self._paused_s = 0.0
+
+    @property
+    def paused_s(self) -> float:
+        """Time that preparations have stood still so far (in seconds): whoever waits for one waits that much longer."""
+        return self._paused_s
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Hold one of the `num_workers` slots."""
+        with self._slots:
+            yield
+
+    @contextmanager
+    def stoppable(self, group: int) -> Iterator[None]:
+        """Run this process group only while nothing is measured."""
+        with self._condition:
+            self._condition.wait_for(lambda: not self._measuring and not self._waiting)
+            self._groups.add(group)
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._groups.discard(group)
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Have the cores alone."""
+        with self._condition:
+            self._waiting += 1
+            self._condition.wait_for(lambda: not self._measuring)
+            self._waiting -= 1
+            self._measuring = True
+            stopped = set(self._groups)
+            _signal(stopped, signal.SIGSTOP)
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._condition:
+                _signal(stopped & self._groups, signal.SIGCONT)
+                self._paused_s += time.monotonic() - started
+                self._measuring = False
+                self._condition.notify_all()
+
+
+def _signal(groups: set[int], number: int) -> None:
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, number)

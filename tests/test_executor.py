@@ -1,0 +1,227 @@
+"""The executor's promises, on real candidates, with a real compiler."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import KERNELS, REFERENCE, RIGHT
+
+from kernelrl.candidate import Candidate
+from kernelrl.errors import InfrastructureError, UserError
+from kernelrl.executor import Executor, Request, make_executor
+from kernelrl.task import Task
+from kernelrl.verdict import Verdict
+
+HERE = Path(__file__).parent
+TASKS = {path.stem: Task.from_file(path) for path in sorted((HERE / "tasks").glob("*.py"))}
+EXPLOITS = sorted((HERE / "exploits").glob("*.py"))
+HONEST = sorted((HERE / "honest").glob("*.py"))
+FAST = {"trials": 4, "min_pairs": 7, "max_pairs": 7, "run_timeout_s": 5.0, "memory_mb": 2048}
+
+
+@pytest.fixture(scope="module")
+def executor(executor_cache: Path) -> Iterator[Executor]:
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        yield engine
+
+
+def request(source: str | None, task: Task | str = REFERENCE, dialect: str = "cpp") -> Request:
+    if isinstance(task, str):
+        task = Task(id="task", source=task)
+    return Request(task=task, candidate=source and Candidate(source=source, dialect=dialect), dialect=dialect)
+
+
+def judge(executor: Executor, source: str | None, task: Task | str = REFERENCE, dialect: str = "cpp") -> Verdict:
+    return executor.evaluate([request(source, task, dialect)])[0]
+
+
+def from_file(path: Path) -> Request:
+    """A candidate file names its task and dialect in its first lines: `# task: NAME`, `# dialect: NAME`."""
+    source = path.read_text()
+    header = dict(line[2:].split(": ", 1) for line in source.splitlines()[:3] if line.startswith("# ") and ": " in line)
+    return request(source, TASKS[header.get("task", "relu_scale")], header["dialect"])
+
+
+def test_a_right_kernel_is_correct_and_timed(executor: Executor) -> None:
+    verdict = judge(executor, RIGHT)
+    assert verdict.status == "correct", verdict.feedback
+    assert verdict.speedup is not None
+    assert verdict.speedup.low <= verdict.speedup.median <= verdict.speedup.high
+    assert verdict.trials == 4 + verdict.speedup.pairs, "every timed output is compared"
+    assert verdict.build is not None and verdict.build.ok
+    assert verdict.coverage is not None and verdict.coverage > 0.5
+    assert verdict.machine
+
+
+def test_a_wrong_kernel_is_incorrect_and_says_where(executor: Executor) -> None:
+    verdict = judge(executor, KERNELS["wrong"])
+    assert verdict.status == "incorrect" and verdict.stage == "ran"
+    assert len(verdict.errors) == 4
+    assert verdict.errors[0].kind == "mismatch" and 0.4 < (verdict.errors[0].mismatched or 0) < 0.6
+    assert verdict.speedup is None
+
+
+def test_a_kernel_that_does_not_compile_shows_the_compilers_words(executor: Executor) -> None:
+    verdict = judge(executor, KERNELS["broken"])
+    assert verdict.status == "compile_error" and verdict.stage == "legal"
+    assert verdict.build is not None and "kernel.cpp:6:" in verdict.build.log
+
+
+def test_python_that_does_not_parse_is_a_compile_error(executor: Executor) -> None:
+    assert judge(executor, "class ModelNew(:\n").status == "compile_error"
+
+
+def test_torch_instead_of_a_kernel_is_illegal(executor: Executor) -> None:
+    verdict = judge(executor, KERNELS["cheat"])
+    assert verdict.status == "illegal"
+    assert {violation.rule for violation in verdict.violations} >= {"no_kernel", "library_call"}
+
+
+def test_no_kernel_is_a_verdict(executor: Executor) -> None:
+    verdict = judge(executor, None)
+    assert verdict.status == "illegal" and verdict.violations[0].rule == "no_kernel" and verdict.stage == "none"
+
+
+def test_an_exception_in_the_kernel_is_a_runtime_error_with_its_line(executor: Executor) -> None:
+    verdict = judge(executor, RIGHT.replace("mod.kernel(x, out)", "mod.kernel(x)"))
+    assert verdict.status == "runtime_error"
+    assert "in forward" in verdict.feedback
+
+
+def test_a_task_that_fails_is_not_the_candidates_fault(executor: Executor) -> None:
+    verdict = judge(executor, RIGHT, REFERENCE.replace("torch.relu(x)", "torch.relu(x, 1, 2, 3)"))
+    assert verdict.status == "infrastructure" and verdict.fault == "task"
+    assert "TypeError" in verdict.feedback
+
+
+def test_equal_candidates_are_judged_once_and_remembered(executor: Executor, executor_cache: Path) -> None:
+    source = RIGHT + "\n# counted"
+    first = executor.evaluate([request(source), request(source), request(source)])
+    assert [verdict.cached for verdict in first] == [False, True, True]
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as another:
+        recalled = judge(another, source)
+    assert recalled.cached and recalled.speedup == first[0].speedup
+
+
+def test_the_same_sources_build_is_taken_from_the_cache(executor: Executor) -> None:
+    judge(executor, RIGHT)
+    verdict = judge(executor, RIGHT + "\n# the C++ is the same")
+    assert verdict.build is not None and verdict.build.cached and not verdict.cached
+
+
+def test_verdicts_stream_in_the_order_in_which_they_are_made(executor: Executor) -> None:
+    slow = RIGHT.replace("class ModelNew", "for _ in range(30_000_000):\n    pass\n\n\nclass ModelNew")
+    order = [index for index, _ in executor.stream([request(slow), request(RIGHT + "\n# quick")])]
+    assert sorted(order) == [0, 1] and order[0] == 1
+
+
+def test_weights_are_the_references_weights(executor: Executor) -> None:
+    source = (HERE / "honest" / "linear_parameters.py").read_text()
+    assert judge(executor, source, TASKS["linear"]).status == "correct"
+    other = source.replace("super().__init__()", "super().__init__()\n        self.extra = nn.Linear(4, 4)")
+    assert judge(executor, other, TASKS["linear"]).status == "incorrect", (
+        "other draws from the generator, other weights"
+    )
+
+
+@pytest.mark.parametrize("path", EXPLOITS, ids=lambda path: path.stem)
+def test_no_exploit_is_accepted(executor: Executor, path: Path) -> None:
+    verdict = executor.evaluate([from_file(path)])[0]
+    assert verdict.status not in ("correct", "infrastructure"), verdict.feedback
+    assert judge(executor, RIGHT + f"\n# after {path.stem}").correct, "the next candidate is judged as ever"
+
+
+@pytest.mark.parametrize("path", HONEST, ids=lambda path: path.stem)
+def test_every_honest_kernel_is_accepted(executor: Executor, path: Path) -> None:
+    verdict = executor.evaluate([from_file(path)])[0]
+    assert verdict.correct, verdict.feedback
+
+
+PRY = '''
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    """A "task" that looks around: everything a candidate's process could do, without the static rules."""
+
+    def forward(self, x):
+        import os, socket, ctypes, pathlib
+        done = []
+
+        def attempt(name, action):
+            try:
+                action()
+                done.append(name)
+            except Exception:
+                pass
+
+        attempt("read a private file", lambda: open("/etc/passwd").read())
+        attempt("read the home folder", lambda: os.listdir(pathlib.Path("/root")))
+        attempt("write outside the scratch folder", lambda: open("/tmp/kernelrl-pry", "w").write("x"))
+        attempt("open a socket", lambda: socket.socket())
+        attempt("fork", lambda: os.fork() or os._exit(0))
+        attempt("run a program", lambda: os.execv("/bin/true", ["true"]))
+        attempt("signal the parent", lambda: os.kill(os.getppid(), 0))
+        attempt("fill the disk", lambda: [open(f"f{i}", "wb").write(bytes(8 << 20)) for i in range(64)])
+        attempt("see secrets", lambda: os.environ["KERNELRL_TEST_SECRET"])
+        attempt("see secrets", lambda: open("/proc/self/environ").read().index("KERNELRL_TEST_SECRET"))
+        if done:
+            raise RuntimeError("could " + ", ".join(done))
+        return torch.relu(x) * 2.0
+
+
+def get_inputs():
+    return [torch.randn(256, 1024)]
+
+
+def get_init_inputs():
+    return []
+'''
+
+
+def test_a_contestant_can_touch_nothing(executor_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELRL_TEST_SECRET", "hunter2")
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        verdict = judge(engine, RIGHT, PRY)
+    assert verdict.correct, verdict.feedback
+
+
+def _service(engine: Executor) -> psutil.Process:
+    return psutil.Process(engine._service.pid)  # type: ignore[attr-defined]
+
+
+def test_a_killed_service_heals_and_every_candidate_gets_its_verdict(executor_cache: Path) -> None:
+    requests = [request(RIGHT + f"\n# survivor {index} {time.time()}") for index in range(8)]
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        stream = engine.stream(requests)
+        verdicts = dict([next(stream)])
+        os.kill(_service(engine).pid, signal.SIGKILL)
+        verdicts |= dict(stream)
+    assert sorted(verdicts) == list(range(8))
+    assert {verdict.status for verdict in verdicts.values()} == {"correct"}
+
+
+def test_nothing_is_left_running(executor_cache: Path) -> None:
+    endless = next(path for path in EXPLOITS if path.stem == "world_endless")
+    engine = make_executor({**FAST, "cache_dir": str(executor_cache), "run_timeout_s": 60.0, "verdict_cache": False})
+    stream = engine.stream([from_file(endless), request(RIGHT + "\n# beside it")])
+    next(stream)
+    tree = [_service(engine), *_service(engine).children(recursive=True)]
+    assert len(tree) >= 3
+    engine.close()
+    _, alive = psutil.wait_procs(tree, timeout=10)
+    assert not alive
+    with pytest.raises(InfrastructureError, match="closed"):
+        engine.evaluate([request(RIGHT)])
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    with pytest.raises(UserError, match="cuda"):
+        make_executor({"device": "cuda"})
