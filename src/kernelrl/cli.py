@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except KeyboardInterrupt:
-        print("interrupted; the same command resumes", file=sys.stderr)
+        print("interrupted", file=sys.stderr)
         code = 130
     sys.exit(code)
 
@@ -134,12 +134,11 @@ def _overrides(words: list[str]) -> list[str]:
     """The words that are overrides, wherever they stand between Hydra's options."""
     from hydra._internal.utils import get_args_parser
 
-    class Parser(type(get_args_parser())):  # type: ignore[misc]
-        def error(self, message: str) -> NoReturn:
-            raise UserError(f"{message}; see `kernelrl COMMAND --help`")
+    def fail(message: str) -> NoReturn:
+        raise UserError(f"{message}; see `kernelrl COMMAND --help`")
 
     parser = get_args_parser()
-    parser.__class__ = Parser
+    parser.error = fail  # type: ignore[method-assign]
     overrides: list[str] = parser.parse_intermixed_args(words).overrides
     return overrides
 
