@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import KERNELS, REFERENCE, RIGHT
 
+from conftest import KERNELS, REFERENCE, RIGHT
 from kernelrl.candidate import Candidate
 from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.executor import Executor, Request, make_executor
