@@ -30,6 +30,8 @@ from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import ForkServer, explain_status
 
 BASE_FLAGS = ("-std=c++17", "-fPIC", "-O3", "-march=native", "-fopenmp")
+PRECOMPILED_TUNING = ("-ffast-math",)
+"""Flags that a precompiled header must share with what includes it, and that are common enough for one of their own."""
 ALLOWED_FLAG = re.compile(
     r"-(O[0-3sz]|Ofast|g0?|w|Wall|Wextra|pthread|lm|lgomp|fopenmp(-simd)?|ffast-math|fno-[a-z-]+|funroll-loops"
     r"|ftree-vectorize|fassociative-math|freciprocal-math|fstrict-aliasing|fvect-cost-model=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
@@ -101,7 +103,8 @@ class Builder:
         with self._locks[key]:
             if (folder / "build.json").exists():
                 return self._load(folder, cached=True)
-            header = self._precompiled(TVM_HEADERS) if unit["loader"] == "tvm_ffi" else None
+            tuning = tuple(flag for flag in PRECOMPILED_TUNING if flag in flags)
+            header = self._precompiled(TVM_HEADERS, tuning) if unit["loader"] == "tvm_ffi" else None
             include = f'#include "{header}"\n' if header else TORCH_HEADERS
             self._cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self._cache, prefix="building-") as name:
