@@ -11,6 +11,7 @@ import torch
 from omegaconf import OmegaConf
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from kernelrl.configs import compose_config
 from kernelrl.data.tables import write_table
 from kernelrl.errors import UserError
 from kernelrl.eval import run, stage
@@ -18,9 +19,7 @@ from kernelrl.models import save_policy, train_tokenizer
 from kernelrl.prompts import to_text
 from kernelrl.records import Ledger
 from kernelrl.task import Task
-from kernelrl.verdict import Speedup, Verdict, Violation
 
-CONFIGS = Path(__file__).parents[1] / "configs"
 TASK_COLUMNS = pa.schema(
     [
         ("task_id", pa.string()),
@@ -126,8 +125,17 @@ def train_policy(folder, answers):
     save_policy(model, tokenizer, folder)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Models this small are slower on several."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
+def inputs(one_thread, tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     rows = [{"task_id": task.id, "prompt": PROMPTS[task.id], "task": task.model_dump_json()} for task in TASKS]
     write_table(folder / "tasks_heldout.parquet", rows, TASK_COLUMNS)
@@ -138,58 +146,23 @@ def inputs(tmp_path_factory):
 
 @pytest.fixture
 def cfg(inputs, tmp_path):
-    return OmegaConf.create(
-        {
-            "name": "test",
-            "seed": 0,
-            "dialect": "cpp",
-            "output_dir": str(tmp_path),
-            "executor": {},
-            "reward": OmegaConf.load(CONFIGS / "reward" / "kernelrl.yaml"),
-            "eval": {
-                **OmegaConf.to_container(OmegaConf.load(CONFIGS / "eval" / "default.yaml")),
-                "tasks": str(inputs / "tasks_heldout.parquet"),
-                "policies": {name: str(inputs / name) for name in ("muddled", "learnt")},
-                "samples": 4,
-                "k": [1, 4],
-                "batch_size": 3,
-                "max_new_tokens": 64,
-                "bootstrap": 200,
-            },
-        }
-    )
-
-
-class Judge:
-    """Temporary stand-in."""
-
-    batches_left = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        pass
-
-    def evaluate(self, requests):
-        return [self.judge(request) for request in requests]
-
-    def judge(self, request):
-        fields = {"task_id": request.task.id, "candidate": None, "dialect": "cpp", "device": "cpu"}
-        if request.candidate is None:
-            return Verdict(status="compile_error", stage="none", **fields)
-        if "torch.relu" in request.candidate.source:
-            violations = (Violation(rule="library_call", evidence="torch.relu"),)
-            return Verdict(status="illegal", stage="parsed", violations=violations, **fields)
-        if ("2.0f" in request.candidate.source) == (request.task.id == "double"):
-            speedup = Speedup(median=1.5, low=1.2, high=1.6, pairs=9)
-            return Verdict(status="correct", stage="correct", speedup=speedup, **fields)
-        return Verdict(status="incorrect", stage="ran", **fields)
-
-
-@pytest.fixture(autouse=True)
-def executor(monkeypatch):
-    monkeypatch.setattr(stage, "make_executor", lambda settings: Judge())
+    overrides = {
+        "output_dir": tmp_path,
+        "eval.tasks": inputs / "tasks_heldout.parquet",
+        "+eval.policies.muddled": inputs / "muddled",
+        "+eval.policies.learnt": inputs / "learnt",
+        "eval.samples": 4,
+        "eval.k": [1, 4],
+        "eval.batch_size": 3,
+        "eval.max_new_tokens": 64,
+        "eval.bootstrap": 200,
+        "executor.cache_dir": inputs / "cache",
+        "executor.trials": 2,
+        "executor.min_pairs": 3,
+        "executor.max_pairs": 5,
+    }
+    left_out = [f"~eval.policies.{name}" for name in ("base", "sft", "grpo")]
+    return compose_config("eval", [*left_out, *(f"{key}={value}" for key, value in overrides.items())])
 
 
 @contextmanager
