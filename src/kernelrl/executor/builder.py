@@ -95,10 +95,7 @@ class Builder:
             BadUnit: the unit uses a compiler flag, a loader or a language that is not allowed.
         """
         source, flags, link = _translate(unit)
-        identity = json.dumps(
-            [source, flags, link, machine.compiler(), tvm_ffi.__version__, cpp_extension.TORCH_LIB_PATH]
-        )
-        key = hashlib.sha256(identity.encode()).hexdigest()
+        key = _digest(source, flags, link, machine.compiler(), tvm_ffi.__version__, cpp_extension.TORCH_LIB_PATH)
         folder = self._cache / "build" / key[:2] / key
         with self._locks[key]:
             if (folder / "build.json").exists():
@@ -124,11 +121,9 @@ class Builder:
         path = folder / "module.so" if result["ok"] else None
         return Built(result["ok"], path, result["log"], 0.0 if cached else result["seconds"], cached)
 
-    def _precompiled(self, headers: str) -> Path | None:
-        """Header file with a precompiled twin beside it; None where the compiler makes none."""
-        key = hashlib.sha256(
-            json.dumps([headers, BASE_FLAGS, machine.compiler(), tvm_ffi.__version__]).encode()
-        ).hexdigest()
+    def _precompiled(self, headers: str, tuning: tuple[str, ...]) -> Path:
+        """Header file, with a precompiled twin beside it unless the compiler could make none."""
+        key = _digest(headers, BASE_FLAGS, tuning, machine.compiler(), tvm_ffi.__version__)
         folder = self._cache / "headers" / key[:16]
         with self._locks[key]:
             if not folder.exists():
@@ -137,10 +132,8 @@ class Builder:
                     work = Path(name) / "headers"
                     work.mkdir()
                     (work / "loader.h").write_text(headers)
-                    flags = [*BASE_FLAGS, *_includes("tvm_ffi")]
-                    self._compile(
-                        ["g++", *flags, "-x", "c++-header", "loader.h", "-o", "loader.h.gch"], work, 256 << 20
-                    )
+                    command = ["g++", *BASE_FLAGS, *tuning, *_includes("tvm_ffi"), "-x", "c++-header", "loader.h"]
+                    self._compile([*command, "-o", "loader.h.gch"], work, file_bytes=256 << 20)
                     _publish(work, folder)
         return folder / "loader.h"
 
