@@ -6,8 +6,10 @@ Results (tables, JSON) go to stdout through their own commands; everything here 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -30,7 +32,15 @@ console = make_console(stderr=True)
 
 
 def set_up_logging() -> None:
-    """Send `logging` of kernelrl (from INFO) and of libraries (from WARNING) to the console."""
+    """Send `logging` of kernelrl (from INFO) and of libraries (from WARNING) to the console.
+
+    Hugging Face's libraries have a progress bar for every file that they read or write: those are off, unless their
+    environment variables say otherwise, and so are warnings that ask their own authors to change something.
+    """
+    for variable in ("HF_DATASETS_DISABLE_PROGRESS_BARS", "HF_HUB_DISABLE_PROGRESS_BARS"):
+        os.environ.setdefault(variable, "1")
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl|peft")
+    warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true but no accelerator is found")
     handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler], force=True)
     logging.getLogger("kernelrl").setLevel(logging.INFO)
