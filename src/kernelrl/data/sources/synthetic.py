@@ -14,7 +14,7 @@ from kernelrl.data.sources import TaskSplit
 from kernelrl.errors import UserError
 from kernelrl.task import Task
 
-SPARE = 1.15
+SPARE = 1.25
 """Tasks drawn per task wanted: some of them fail a filter."""
 SHAPES = ((512, 2048), (768, 1536), (1024, 1024), (1280, 768), (1536, 768), (2048, 512))
 """Rows and columns: about a million elements, so that one eager call takes milliseconds."""

@@ -83,7 +83,7 @@ void kernel(
     {row}
 {body}{close}}}
 """
-FLAGS = ["-O3", "-march=native", "-fopenmp", "-ffast-math"]
+FLAGS = ["-O3", "-march=native", "-fopenmp", "-ffast-math", "-mrecip=none"]
 mod = load_inline("kernel", cpp_sources=SOURCE, functions="kernel", extra_cflags=FLAGS, extra_ldflags=["-fopenmp"])
 
 
