@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -225,3 +226,23 @@ def test_nothing_is_left_running(executor_cache: Path) -> None:
 def test_a_device_that_is_not_there_is_named() -> None:
     with pytest.raises(UserError, match="cuda"):
         make_executor({"device": "cuda"})
+
+
+def test_a_killed_forkserver_heals_too(executor_cache: Path) -> None:
+    requests = [request(RIGHT + f"\n# orphan {index} {time.time()}") for index in range(4)]
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        stream = engine.stream(requests)
+        verdicts = dict([next(stream)])
+        for child in _service(engine).children():
+            child.kill()
+        verdicts |= dict(stream)
+    assert [verdicts[index].status for index in range(4)] == ["correct"] * 4
+
+
+def test_all_layers_of_confinement_hold_here_and_scratch_folders_go(executor_cache: Path, capfd: Any) -> None:
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        judge(engine, RIGHT + "\n# confined")
+        scratch = executor_cache / "scratch" / str(_service(engine).pid)
+        assert scratch.is_dir()
+        assert len(list(scratch.iterdir())) <= 1, "the reference's; the candidate's is gone"
+    assert "candidates run without" not in capfd.readouterr().err

@@ -83,6 +83,10 @@ def dotted(node: ast.AST) -> str | None:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
 
 
+def _root(node: ast.AST) -> str:
+    return (dotted(node) or "").split(".")[0]
+
+
 def called_in_forward(tree: ast.Module, device_functions: set[str]) -> Iterator[ast.Call]:
     """Calls outside `__init__`, module level and device functions: those that `forward` can reach."""
     for scope, node in _walk_with_scope(tree, device_functions):
@@ -120,6 +124,12 @@ def _modules_of_nn() -> set[str]:
 
 
 def _check_names(tree: ast.Module) -> Iterator[Violation]:
+    imported = {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
             yield _violation("forbidden_name", node, node.id)
@@ -127,6 +137,8 @@ def _check_names(tree: ast.Module) -> Iterator[Violation]:
             yield _violation("private_attribute", node, dotted(node) or f"….{node.attr}")
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in ("__del__", "__getattr__"):
             yield _violation("forbidden_name", node, node.name)
+        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _root(node) in imported:
+            yield _violation("patched_library", node, f"assignment to {dotted(node)}")
         elif isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.Yield | ast.YieldFrom):
             yield _violation("deferred_work", node, type(node).__name__)
 

@@ -21,7 +21,7 @@ from kernelrl.executor.api import ExecutorSettings, Request
 from kernelrl.verdict import Verdict
 
 MAX_STARTS = 3
-"""Number of times that a request is handed to a new service after the old one died under it."""
+"""Number of times that a request is handed to a service before its verdict is `infrastructure`."""
 
 
 @dataclass
@@ -144,9 +144,13 @@ class LocalExecutor:
                 message, _ = wire.receive(connection)
             except (wire.WireError, OSError):
                 break
+            number, verdict = message["number"], Verdict.model_validate(message["verdict"])
             with self._lock:
-                job = self._jobs.pop(message["number"])
-            verdict = Verdict.model_validate(message["verdict"])
+                job = self._jobs[number]
+                if verdict.fault == "executor" and job.starts < MAX_STARTS:
+                    self._send(number, job)
+                    continue
+                del self._jobs[number]
             job.results.put((job.indices, verdict))
         self._recover(connection)
 

@@ -15,9 +15,11 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,13 +48,23 @@ class ForgedMessage(Exception):
 
 
 class ForkServer:
-    """The service's end of the forkserver. Thread-safe."""
+    """The service's end of the forkserver. Thread-safe.
 
-    def __init__(self, environment: dict[str, str], command: list[str]):
+    Args:
+        environment: of the forkserver, and so all that a candidate could read of one.
+        on_death: called when the forkserver is gone.
+
+    Raises:
+        InfrastructureError: it does not start.
+    """
+
+    def __init__(self, environment: dict[str, str], on_death: Callable[[], None]):
         self._control, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
-            self._process = subprocess.Popen([*command, str(fd)], env=environment, pass_fds=(fd,))
+            command = [sys.executable, "-m", "kernelrl.executor.forkserver", str(fd)]
+            self._process = subprocess.Popen(command, env=environment, pass_fds=(fd,))
+        self._on_death = on_death
         self._lock = threading.Lock()
         self._spawned: dict[int, int] = {}
         self._status: dict[int, int] = {}
@@ -101,6 +113,7 @@ class ForkServer:
         with self._news:
             self._alive = False
             self._news.notify_all()
+        self._on_death()
 
 
 def explain_status(status: int | None) -> str:
@@ -113,11 +126,20 @@ def explain_status(status: int | None) -> str:
 
 
 class Process:
-    """One contestant. Use as a context manager: leaving it kills the process and removes its scratch folder."""
+    """One contestant. Use as a context manager: leaving it kills the process and removes its scratch folder.
 
-    def __init__(self, forkserver: ForkServer, spec: dict[str, Any]):
+    Args:
+        forkserver: forks it.
+        spec: its limits, see `contestant.main`.
+        scratch: folder in which its own scratch folder is made.
+
+    Raises:
+        InfrastructureError: it does not start.
+    """
+
+    def __init__(self, forkserver: ForkServer, spec: dict[str, Any], scratch: Path):
         self._forkserver = forkserver
-        self._scratch = tempfile.TemporaryDirectory(prefix="kernelrl-", ignore_cleanup_errors=True)
+        self._scratch = tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True)
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self.sock, theirs = socket.socketpair()
         with theirs:
@@ -125,7 +147,11 @@ class Process:
             self.pid = forkserver.spawn(request, (theirs.fileno(), self._log.fileno()))
         self._pidfd = os.pidfd_open(self.pid)
         self._frozen = False
-        self.layers: list[str] = self.next_message(None, timeout=30)["ready"]
+        try:
+            self.layers: list[str] = self.next_message(None, timeout=30)["ready"]
+        except (ProcessDied, ProcessTimeout) as error:
+            self.close()
+            raise InfrastructureError(f"a contestant's process did not start: {error}") from None
 
     def __enter__(self) -> Process:
         return self

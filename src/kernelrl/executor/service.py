@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 import socket
 import sys
 import threading
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import diskcache
+import psutil
 import torch
 
 from kernelrl.errors import InfrastructureError, TaskError
@@ -109,8 +111,8 @@ class Service:
             "LC_ALL": "C.UTF-8",
         }
         environment |= {"TRITON_DEFAULT_FP_FUSION": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-m", "kernelrl.executor.forkserver"]
-        self.forkserver = ForkServer(environment, command)
+        self.scratch = _scratch(self.cache / "scratch")
+        self.forkserver = ForkServer(environment, on_death=lambda: os._exit(1))  # the client starts another service
         self.cores = Cores(self.workers)
         self.builder = Builder(self.cache, self.forkserver, self.cores, settings.build_timeout_s)
         self.references = References(self._reference)
@@ -150,7 +152,7 @@ class Service:
             "file_bytes": self.settings.output_mb << 20,
             "threads": self.threads,
         }
-        return Process(self.forkserver, spec)
+        return Process(self.forkserver, spec, self.scratch)
 
     def _reference(self, task: Task) -> Reference:
         task.check_source()
@@ -186,6 +188,16 @@ def _not_known(request: Request, fault: Any, feedback: str) -> Verdict:
         feedback=feedback,
         machine=machine.fingerprint(),
     )
+
+
+def _scratch(folder: Path) -> Path:
+    """A folder for this service's scratch folders; those of services that are gone are removed."""
+    for left in folder.glob("*"):
+        if not psutil.pid_exists(int(left.name)):
+            shutil.rmtree(left, ignore_errors=True)
+    mine = folder / str(os.getpid())
+    mine.mkdir(parents=True, exist_ok=True)
+    return mine
 
 
 def _secret(path: Path) -> str:
