@@ -55,7 +55,7 @@ RECORDS = [
     right(B, speedup=0.5),
     record(B, "compile_error", "legal"),
     record(B, "runtime_error", "compiled"),
-    record(B, "compile_error", "none"),
+    record(B, "illegal", "none"),
     record(B, "infrastructure", "parsed", reward=None),
 ]
 

@@ -84,8 +84,12 @@ OUTCOMES = {
     "correct": ("correct", "correct", ANSWER),
     "incorrect": ("incorrect", "ran", ANSWER.replace("* 2.0f", "* 3.0f")),
     "unbuilt": ("compile_error", "legal", ANSWER.replace("int64_t n", "int64 n")),
-    "no_kernel": ("compile_error", "none", "<think>\nrelu and then"),
+    "no_kernel": ("illegal", "none", "<think>\nrelu and then"),
     "illegal": ("illegal", "parsed", CHEAT),
+}
+VIOLATIONS = {
+    "illegal": (Violation(rule="library_call", evidence="torch.relu", line=5),),
+    "no_kernel": (Violation(rule="no_kernel", evidence="no complete code block defines ModelNew"),),
 }
 
 
@@ -93,12 +97,12 @@ def make_record(policy, task, index, outcome, speedup=None, completion=None):
     status, stage, text = OUTCOMES[outcome]
     verdict = Verdict(
         task_id=task.id,
-        candidate="c",
+        candidate=None if outcome == "no_kernel" else "c",
         status=status,
         stage=stage,
         dialect="cpp",
         device="cpu",
-        violations=(Violation(rule="library_call", evidence="torch.relu", line=5),) if status == "illegal" else (),
+        violations=VIOLATIONS.get(outcome, ()),
         errors=(TrialError(trial=0, kind="mismatch", message="largest difference 4.1 at [0, 3]", max_abs=4.1),)
         if status == "incorrect"
         else (),
@@ -298,14 +302,16 @@ def test_sample_kernels_are_the_best_the_typical_failures_and_the_cheats():
             make_record("grpo", b, 1, "unbuilt"),
             make_record("grpo", b, 2, "incorrect"),
             make_record("grpo", b, 3, "incorrect"),
+            make_record("grpo", b, 4, "no_kernel"),
         ],
     }
     shown = [(sample.title, sample.record.id) for sample in choose_samples(records)]
     assert shown == [
         ("Best", "eval/grpo/a/1"),
         ("Best", "eval/grpo/b/0"),
-        ("Typical failure (2 of 6 samples)", "eval/grpo/b/2"),
-        ("Typical failure (1 of 6 samples)", "eval/grpo/b/1"),
+        ("Typical failure (2 of 7 samples)", "eval/grpo/b/2"),
+        ("Typical failure (1 of 7 samples)", "eval/grpo/b/1"),
+        ("Typical failure (1 of 7 samples)", "eval/grpo/b/4"),
         ("Illegal", "eval/sft/a/0"),
     ]
 

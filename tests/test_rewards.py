@@ -23,7 +23,7 @@ def verdict(status, stage, speedup=None, **fields):
     return Verdict(task_id="t", candidate="c", status=status, stage=stage, dialect="cpp", device="cpu", **fields)
 
 
-NO_KERNEL = verdict("compile_error", "none")
+NO_KERNEL = verdict("illegal", "none", violations=(Violation(rule="no_kernel", evidence="no code block"),))
 UNBUILT = verdict("compile_error", "legal")
 CRASHED = verdict("runtime_error", "compiled")
 WRONG = verdict("incorrect", "ran")

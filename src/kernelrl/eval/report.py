@@ -35,7 +35,6 @@ NUM_BEST = 3
 NUM_ILLEGAL = 2
 MAX_CHARS = 20_000
 """Length at which a shown text is cut off."""
-FAILURES = ("incorrect", "compile_error", "runtime_error", "timeout", "killed")
 PYTHON, CPP = (lexer(ensurenl=False, stripnl=False) for lexer in (PythonLexer, CppLexer))
 TRIPLE_QUOTED = re.compile(r'(r?"""|r?\'\'\')(.*?)("""|\'\'\')', re.DOTALL)
 
@@ -124,9 +123,10 @@ def choose_samples(records: Mapping[str, Sequence[Record]]) -> list[Sample]:
     """The last policy's best kernels and one of each of its failures, most frequent first, and kernels that cheat."""
     *_, last = records.values()
     shown = [("Best", record) for record in _best(last)]
-    statuses = Counter(record.verdict.status for record in last if record.verdict.status in FAILURES)
-    for status, count in statuses.most_common():
-        record = next(record for record in last if record.verdict.status == status)
+    told = [record for record in last if record.verdict.status not in ("correct", "infrastructure")]
+    failures = [record for record in told if not _is_cheat(record)]
+    for status, count in Counter(record.verdict.status for record in failures).most_common():
+        record = next(record for record in failures if record.verdict.status == status)
         shown.append((f"Typical failure ({count} of {len(last)} samples)", record))
     shown += [("Illegal", record) for record in _illegal(records)]
     return [Sample(title, record, Completion.parse(record.completion)) for title, record in shown]
@@ -148,9 +148,14 @@ def _illegal(records: Mapping[str, Sequence[Record]]) -> list[Record]:
     found: dict[str, Record] = {}
     for samples in reversed(list(records.values())):
         for record in samples:
-            if record.verdict.status == "illegal":
+            if _is_cheat(record):
                 found.setdefault(record.verdict.violations[0].rule, record)
     return list(found.values())[:NUM_ILLEGAL]
+
+
+def _is_cheat(record: Record) -> bool:
+    """A kernel that breaks a rule; a completion without a kernel is illegal too, but no cheat."""
+    return record.verdict.status == "illegal" and record.verdict.candidate is not None
 
 
 def _plot_sft(entries: Sequence[Mapping[str, float]]) -> Markup | None:
