@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import torch
+import wandb
 from omegaconf import OmegaConf
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -144,10 +145,10 @@ def inputs(one_thread, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def cfg(inputs, tmp_path):
+def compose(inputs, output_dir):
     overrides = {
-        "output_dir": tmp_path,
+        "output_dir": output_dir,
+        "tracker": "none",
         "eval.tasks": inputs / "tasks_heldout.parquet",
         "+eval.policies.muddled": inputs / "muddled",
         "+eval.policies.learnt": inputs / "learnt",
@@ -163,6 +164,21 @@ def cfg(inputs, tmp_path):
     }
     left_out = [f"~eval.policies.{name}" for name in ("base", "sft", "grpo")]
     return compose_config("eval", [*left_out, *(f"{key}={value}" for key, value in overrides.items())])
+
+
+@pytest.fixture
+def cfg(inputs, tmp_path):
+    return compose(inputs, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(inputs, tmp_path_factory):
+    """The config of a run that has finished, tracked."""
+    cfg = compose(inputs, tmp_path_factory.mktemp("finished"))
+    cfg.tracker = {"kind": "wandb", "project": "kernelrl", "mode": "offline"}
+    assert run(cfg) == Path(cfg.output_dir) / "results.json"
+    yield cfg
+    wandb.finish()
 
 
 @contextmanager
@@ -185,8 +201,12 @@ def ledger_of(cfg, policy):
     return list(Ledger(Path(cfg.eval.folder) / policy / "records"))
 
 
-def test_policies_are_sampled_judged_compared_and_shown(cfg, capsys):
-    results = json.loads(run(cfg).read_text())
+def read_results(cfg):
+    return json.loads(Path(cfg.output_dir, "results.json").read_text())
+
+
+def test_policies_are_sampled_judged_and_compared(finished):
+    results = read_results(finished)
     learnt, muddled = (results["policies"][name] for name in ("learnt", "muddled"))
     assert learnt["num_samples"] == muddled["num_samples"] == 8
     assert learnt["figures"]["correct"] == {"value": 1, "low": 1, "high": 1}
@@ -198,45 +218,45 @@ def test_policies_are_sampled_judged_compared_and_shown(cfg, capsys):
     assert (comparison["before"], comparison["after"]) == ("muddled", "learnt")
     assert comparison["figures"]["correct"]["value"] == pytest.approx(1 - muddled["figures"]["correct"]["value"])
     assert all(results[key] for key in ("version", "machine", "packages", "eval")) and results["seed"] == 0
-    table = capsys.readouterr().out
-    assert "muddled → learnt" in table and "100.0 [100.0, 100.0]" in table
 
 
-def test_records_hold_all_that_was_seen(cfg):
-    run(cfg)
-    records = ledger_of(cfg, "learnt")
+def test_records_hold_all_that_was_seen(finished):
+    records = ledger_of(finished, "learnt")
     assert {record.id for record in records} == {f"eval/learnt/{task.id}/{n}" for task in TASKS for n in range(4)}
     record = next(record for record in records if record.task_id == "relu")
     assert record.completion == RELU and record.prompt == to_text(PROMPTS["relu"])
     assert record.rewards["correct"] == 1 and record.reward >= 1
 
 
-def test_an_interrupted_run_goes_on_with_what_is_missing(cfg, tmp_path):
-    run(cfg)
-    whole = {record.id: record.completion for record in ledger_of(cfg, "muddled")}
-    other = cfg.copy()
-    other.output_dir = str(tmp_path / "again")
-    other.eval.folder = str(tmp_path / "again" / "eval")
-    with pytest.raises(KeyboardInterrupt), interrupted_after(batches=2):
-        run(other)
-    shard = Path(other.eval.folder) / "muddled" / "records" / "rank0.jsonl"
-    shard.write_bytes(shard.read_bytes()[:-40])
-    run(other)
-    resumed = ledger_of(other, "muddled")
-    assert {record.id: record.completion for record in resumed} == whole and len(resumed) == len(whole)
-    metrics = json.loads((Path(other.eval.folder) / "muddled" / "metrics.json").read_text())
-    assert metrics["num_resumed"] == 5
+def test_figures_are_tracked(finished):
+    assert wandb.run.summary["eval/learnt/correct"] == 1
 
 
-def test_a_finished_policy_is_only_read(cfg):
-    first = run(cfg).read_bytes()
+def test_a_finished_policy_is_only_read_and_shown(finished, capsys):
+    before = read_results(finished)
     with interrupted_after(batches=0):
-        second = run(cfg).read_bytes()
-    first, second = json.loads(first), json.loads(second)
-    assert first.pop("time") <= second.pop("time") and first == second
-    cfg.eval.temperature = 0.5
-    with pytest.raises(UserError, match="eval.temperature was 0.8, now 0.5"):
+        run(finished)
+    after = read_results(finished)
+    assert before.pop("time") <= after.pop("time") and before == after
+    table = capsys.readouterr().out
+    assert "muddled → learnt" in table and "100.0 [100.0, 100.0]" in table
+    hotter = finished.copy()
+    hotter.eval.temperature = 1.5
+    with pytest.raises(UserError, match="eval.temperature was 0.8, now 1.5"):
+        run(hotter)
+
+
+def test_an_interrupted_run_goes_on_with_what_is_missing(finished, cfg):
+    with pytest.raises(KeyboardInterrupt), interrupted_after(batches=2):
         run(cfg)
+    shard = Path(cfg.eval.folder) / "muddled" / "records" / "rank0.jsonl"
+    shard.write_bytes(shard.read_bytes()[:-40])
+    run(cfg)
+    whole, resumed = ledger_of(finished, "muddled"), ledger_of(cfg, "muddled")
+    assert len(whole) == len(resumed) == 8
+    assert {record.id: record.completion for record in whole} == {record.id: record.completion for record in resumed}
+    metrics = json.loads((Path(cfg.eval.folder) / "muddled" / "metrics.json").read_text())
+    assert metrics["num_resumed"] == 5
 
 
 @pytest.mark.parametrize(

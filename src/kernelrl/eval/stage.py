@@ -30,6 +30,7 @@ from kernelrl.records import Ledger, Record, write_json
 from kernelrl.rewards import Reward, make_reward
 from kernelrl.run import open_stage
 from kernelrl.task import Task
+from kernelrl.tracking import report_to
 
 METRICS = "metrics.json"
 RESULTS = "results.json"
@@ -132,6 +133,8 @@ def run(cfg: DictConfig) -> Path:
         path = Path(cfg.output_dir) / RESULTS
         results = {"policies": summaries, "comparisons": comparisons, **_provenance(cfg)}
         write_json(path, results)
+        if not stage.done:
+            _track(cfg, summaries)
         stage.finish({"policies": names})
     make_console().print(make_table(results))
     return path
@@ -237,6 +240,20 @@ def _judge(work: _Work, name: str, drawn: list[tuple[str, Task, str]]) -> list[R
         )
         for (id, task, _), completion, verdict, score in zip(drawn, completions, verdicts, scores, strict=True)
     ]
+
+
+def _track(cfg: DictConfig, summaries: dict[str, Any]) -> None:
+    if report_to(cfg, "eval"):
+        import wandb
+
+        wandb.log(
+            {
+                f"eval/{name}/{figure}": estimate["value"]
+                for name, summary in summaries.items()
+                for figure, estimate in summary["figures"].items()
+                if estimate["value"] is not None
+            }
+        )
 
 
 def _provenance(cfg: DictConfig) -> dict[str, Any]:
