@@ -131,17 +131,22 @@ def test_weights_are_the_references_weights(executor: Executor) -> None:
     )
 
 
-@pytest.mark.parametrize("path", EXPLOITS, ids=lambda path: path.stem)
-def test_no_exploit_is_accepted(executor: Executor, path: Path) -> None:
-    verdict = executor.evaluate([from_file(path)])[0]
-    assert verdict.status not in ("correct", "infrastructure"), verdict.feedback
-    assert judge(executor, RIGHT + f"\n# after {path.stem}").correct, "the next candidate is judged as ever"
+@pytest.fixture(scope="module")
+def judged(executor: Executor) -> dict[str, Verdict]:
+    """Verdicts of all exploits and honest kernels, judged in one batch with an honest kernel as the last."""
+    paths = [*EXPLOITS, *HONEST]
+    requests = [*map(from_file, paths), request(RIGHT + "\n# the last of the batch")]
+    return dict(zip([*(path.stem for path in paths), "last"], executor.evaluate(requests), strict=True))
 
 
-@pytest.mark.parametrize("path", HONEST, ids=lambda path: path.stem)
-def test_every_honest_kernel_is_accepted(executor: Executor, path: Path) -> None:
-    verdict = executor.evaluate([from_file(path)])[0]
-    assert verdict.correct, verdict.feedback
+@pytest.mark.parametrize("name", [path.stem for path in EXPLOITS])
+def test_no_exploit_is_accepted(judged: dict[str, Verdict], name: str) -> None:
+    assert judged[name].status not in ("correct", "infrastructure"), judged[name].feedback
+
+
+@pytest.mark.parametrize("name", [*(path.stem for path in HONEST), "last"])
+def test_every_honest_kernel_is_accepted(judged: dict[str, Verdict], name: str) -> None:
+    assert judged[name].correct, judged[name].feedback
 
 
 PRY = '''
@@ -211,7 +216,7 @@ def test_a_killed_service_heals_and_every_candidate_gets_its_verdict(executor_ca
 
 def test_nothing_is_left_running(executor_cache: Path) -> None:
     endless = next(path for path in EXPLOITS if path.stem == "world_endless")
-    engine = make_executor({**FAST, "cache_dir": str(executor_cache), "run_timeout_s": 60.0, "verdict_cache": False})
+    engine = make_executor({**FAST, "cache_dir": str(executor_cache), "verdict_cache": False})
     stream = engine.stream([from_file(endless), request(RIGHT + "\n# beside it")])
     next(stream)
     tree = [_service(engine), *_service(engine).children(recursive=True)]

@@ -11,7 +11,7 @@ class KernelRLError(Exception):
 
 
 class UserError(KernelRLError):
-    """What the user gave cannot be used: a path, an override, a config value. Names the thing, the value, the way out."""
+    """What the user gave cannot be used: a path, an override, a value. Names the thing, the value, the way out."""
 
 
 class TaskError(KernelRLError):
@@ -19,6 +19,6 @@ class TaskError(KernelRLError):
 
 
 class InfrastructureError(KernelRLError):
-    """The machine or the executor failed: nothing was learnt about the candidate, so nothing may be concluded from it."""
+    """The machine or the executor failed: nothing was learnt about the candidate, and nothing may be concluded."""
 
     exit_code = 3

@@ -49,7 +49,7 @@ class TrialError(_Frozen):
 
 
 class Speedup(_Frozen):
-    """Reference time over candidate time, from interleaved pairs; `low` and `high` bound the median (95 % bootstrap)."""
+    """Reference time over candidate time, from interleaved pairs; `low` and `high` bound the median (95 %)."""
 
     median: float
     low: float

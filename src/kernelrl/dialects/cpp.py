@@ -78,7 +78,7 @@ def _check_cpp(text: str, line: int) -> list[Violation]:
             evidence = f"#{match.group(1)} {target}"
             violations.append(Violation(rule="forbidden_include", evidence=evidence[:200], line=line))
     code = _COMMENT.sub(" ", joined)
-    for name in sorted(set(FORBIDDEN_CPP.findall(code))):
+    for name in sorted({match.group(0) for match in FORBIDDEN_CPP.finditer(code)}):
         number = line + joined[: joined.find(name)].count("\n")
         violations.append(Violation(rule="forbidden_cpp", evidence=name, line=number))
     if "##" in code:
