@@ -251,3 +251,36 @@ def test_all_layers_of_confinement_hold_here_and_scratch_folders_go(executor_cac
         assert scratch.is_dir()
         assert len(list(scratch.iterdir())) <= 1, "the reference's; the candidate's is gone"
     assert "candidates run without" not in capfd.readouterr().err
+
+
+TORCH_INLINE = '''
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = """
+torch::Tensor relu_scale(torch::Tensor x) {
+  auto out = torch::empty_like(x);
+  const float* a = x.data_ptr<float>();
+  float* o = out.data_ptr<float>();
+  for (int64_t i = 0; i < x.numel(); ++i) o[i] = a[i] > 0.0f ? 2.0f * a[i] : 0.0f;
+  return out;
+}
+"""
+mod = load_inline(name="relu_scale", cpp_sources=[SOURCE], functions=["relu_scale"])
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return mod.relu_scale(x)
+'''
+
+
+@pytest.mark.slow
+def test_torchs_own_load_inline_is_built_by_the_builder(executor_cache: Path) -> None:
+    with make_executor({**FAST, "cache_dir": str(executor_cache), "build_timeout_s": 300.0}) as engine:
+        verdict = judge(engine, TORCH_INLINE)
+        again = judge(engine, TORCH_INLINE + "\n# from the cache")
+    assert verdict.correct, verdict.feedback
+    assert again.correct and again.build is not None and again.build.cached
+    assert verdict.operators == {"aten::empty_like": 1}, "the dispatcher sees what C++ calls"
