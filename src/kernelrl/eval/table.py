@@ -61,7 +61,7 @@ def format_value(figure: str, estimate: Estimate) -> str:
     value = estimate["value"]
     if value is None:
         return "–"
-    return f"{value:.3f}" if figure == "reward" else f"{value:.2f}×" if figure == "speedup" else f"{value:.1%}"
+    return f"{value:.2f}" if figure == "reward" else f"{value:.2f}×" if figure == "speedup" else f"{value:.1%}"
 
 
 def format_change(figure: str, change: Estimate) -> str:
@@ -84,6 +84,6 @@ def _format(figure: str, estimate: Estimate, sign: str) -> str:
     value, low, high = (estimate[name] for name in ("value", "low", "high"))
     if value is None or low is None or high is None:
         return "–"
-    scale, digits = (1, 3 if figure == "reward" else 2) if figure in ("reward", "speedup") else (100, 1)
+    scale, digits = (1, 2) if figure in ("reward", "speedup") else (100, 1)
     shown = [f"{scale * number:{sign}.{digits}f}" for number in (value, low, high)]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]"
