@@ -55,8 +55,8 @@ class Tracker:
 
 
 @contextmanager
-def track(total: int, description: str) -> Iterator[Tracker]:
-    """Show the progress of `total` items: count, elapsed time and time left."""
+def track(total: int, description: str, done: int = 0) -> Iterator[Tracker]:
+    """Show the progress of `total` items, `done` of them from an earlier run: count, elapsed time and time left."""
     if console.is_terminal:
         columns = (
             TextColumn("{task.description}"),
@@ -68,40 +68,44 @@ def track(total: int, description: str) -> Iterator[Tracker]:
             TextColumn("{task.fields[note]}"),
         )
         with Progress(*columns, console=console) as progress:
-            yield _BarTracker(progress, total, description)
+            yield _BarTracker(progress, total, description, done)
     else:
-        tracker = _LineTracker(total, description)
+        tracker = _LineTracker(total, description, done)
         yield tracker
-        tracker.print_line()
+        tracker.finish()
 
 
 class _BarTracker(Tracker):
-    def __init__(self, progress: Progress, total: int, description: str):
+    def __init__(self, progress: Progress, total: int, description: str, done: int):
         self._progress = progress
-        self._task = progress.add_task(description, total=total, note="")
+        self._task = progress.add_task(description, total=total, completed=done, note="")
 
     def advance(self, n: int = 1, note: str = "") -> None:
         self._progress.update(self._task, advance=n, note=note)
 
 
 class _LineTracker(Tracker):
-    def __init__(self, total: int, description: str):
-        self._total, self._description = total, description
-        self._count, self._note = 0, ""
+    def __init__(self, total: int, description: str, done: int):
+        self._total, self._description, self._done = total, description, done
+        self._count, self._shown, self._note = done, -1, ""
         self._started = self._printed = time.monotonic()
 
     def advance(self, n: int = 1, note: str = "") -> None:
         self._count += n
         self._note = note
         if time.monotonic() - self._printed >= LINE_EVERY_S:
-            self.print_line()
+            self._print_line()
 
-    def print_line(self) -> None:
-        self._printed = time.monotonic()
+    def finish(self) -> None:
+        if self._shown != self._count:
+            self._print_line()
+
+    def _print_line(self) -> None:
+        self._printed, self._shown = time.monotonic(), self._count
         elapsed = self._printed - self._started
         parts = [f"{self._description} {self._count}/{self._total}", f"{_clock(elapsed)} elapsed"]
-        if 0 < self._count < self._total:
-            parts.append(f"{_clock(elapsed / self._count * (self._total - self._count))} left")
+        if self._done < self._count < self._total:
+            parts.append(f"{_clock(elapsed / (self._count - self._done) * (self._total - self._count))} left")
         if self._note:
             parts.append(self._note)
         console.print(", ".join(parts), highlight=False, markup=False, soft_wrap=True)

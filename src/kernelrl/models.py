@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
@@ -27,6 +27,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from kernelrl.configs import to_dict
 from kernelrl.errors import UserError
 
 PAD, END = "<|pad|>", "<|end|>"
@@ -69,7 +70,7 @@ def make_base(cfg: DictConfig, texts: Iterable[str], seed: int) -> tuple[PreTrai
     if cfg.kind == "tiny":
         tokenizer = train_tokenizer(texts, cfg.bpe_tokens, cfg.line_tokens)
         torch.manual_seed(seed)
-        architecture = OmegaConf.to_container(cfg.architecture, resolve=True)
+        architecture = to_dict(cfg.architecture)
         config = Qwen3Config(
             **architecture,
             vocab_size=len(tokenizer),

@@ -1,4 +1,4 @@
-"""What the training stages share: checkpoints that can be trusted, a log of one JSON line per logging step, digests.
+"""What the training stages share: checkpoints that can be trusted, a log of one JSON line per logging step, progress.
 
 A checkpoint counts only when it was sealed: after the trainer has written it, `seal.json` gets the sha256 of every file
 in it. A folder without a seal is half written, one that differs from its seal is corrupt; both are set aside on resume.
@@ -11,12 +11,24 @@ import json
 import logging
 import math
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
+from kernelrl.console import track
 from kernelrl.records import write_atomically, write_json
 from kernelrl.run import require_free_disk
 
@@ -68,6 +80,45 @@ class StageCallback(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.is_world_process_zero and args.output_dir:
             seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+@contextmanager
+def show_progress(trainer: Trainer, stage: str, figures: Sequence[str]) -> Iterator[None]:
+    """Show steps, time left and the named figures of the trainer's log, in place of its own bar and printed logs."""
+    trainer.remove_callback(ProgressCallback)
+    trainer.remove_callback(PrinterCallback)
+    with ExitStack() as stack:
+        trainer.add_callback(_Progress(stack, stage, figures))
+        yield
+
+
+class _Progress(TrainerCallback):
+    def __init__(self, stack: ExitStack, stage: str, figures: Sequence[str]):
+        self._stack, self._stage, self._figures = stack, stage, figures
+        self._note = ""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.is_world_process_zero:
+            self._tracker = self._stack.enter_context(track(state.max_steps, self._stage, done=state.global_step))
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if logs and all(name in logs for name in self._figures):
+            self._note = ", ".join(f"{name} {logs[name]:.3g}" for name in self._figures)
+            if state.is_world_process_zero:
+                self._tracker.advance(0, self._note)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            self._tracker.advance(1, self._note)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

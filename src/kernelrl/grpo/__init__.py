@@ -10,11 +10,12 @@ import logging
 from pathlib import Path
 
 import datasets
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from kernelrl import models
+from kernelrl.configs import to_dict
 from kernelrl.data.tables import read_table
 from kernelrl.executor.api import make_executor
 from kernelrl.grpo.judge import Judge
@@ -32,6 +33,7 @@ from kernelrl.training import (
     last_checkpoint,
     read_log,
     require_disk_for_checkpoints,
+    show_progress,
 )
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,7 @@ def run(cfg: DictConfig) -> Path:
         model, tokenizer = models.load_policy(policy_folder)
         require_disk_for_checkpoints(stage.path, model, cfg.grpo.trainer.get("save_total_limit"))
         arguments = GRPOConfig(
-            **OmegaConf.to_container(cfg.grpo.trainer, resolve=True),
+            **to_dict(cfg.grpo.trainer),
             output_dir=str(stage.path / CHECKPOINTS),
             seed=cfg.seed,
             report_to=report_to(cfg, "grpo"),
@@ -71,7 +73,7 @@ def run(cfg: DictConfig) -> Path:
         checkpoint = last_checkpoint(stage.path / CHECKPOINTS)
         ledger = Ledger(stage.path / "records", shard=f"rank{arguments.process_index}")
         _set_aside_repeated(ledger, checkpoint)
-        with make_executor(OmegaConf.to_container(cfg.executor, resolve=True)) as executor:
+        with make_executor(to_dict(cfg.executor)) as executor:
             trainer = GRPOTrainer(
                 model=model,
                 reward_funcs=Judge(
@@ -80,12 +82,11 @@ def run(cfg: DictConfig) -> Path:
                 args=arguments,
                 train_dataset=datasets.Dataset.from_list(rows),
                 processing_class=tokenizer,
-                peft_config=LoraConfig(**OmegaConf.to_container(cfg.grpo.peft, resolve=True))
-                if cfg.grpo.peft
-                else None,
+                peft_config=LoraConfig(**to_dict(cfg.grpo.peft)) if cfg.grpo.peft else None,
                 callbacks=[StageCallback(stage.path / LOG)],
             )
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            with show_progress(trainer, "grpo", ["reward", "correct"]):
+                trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if trainer.is_world_process_zero():
             models.save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, stage.path / FINAL)
         stage.finish({"steps": trainer.state.global_step, "seconds": read_log(stage.path / LOG)[-1]["seconds"]})

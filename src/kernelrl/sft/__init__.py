@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from peft import LoraConfig
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import SFTConfig, SFTTrainer
 
 from kernelrl import models
+from kernelrl.configs import to_dict
 from kernelrl.data.tables import read_table
 from kernelrl.run import open_stage
 from kernelrl.tracking import report_to
@@ -27,6 +28,7 @@ from kernelrl.training import (
     last_checkpoint,
     read_log,
     require_disk_for_checkpoints,
+    show_progress,
 )
 
 
@@ -50,7 +52,8 @@ def run(cfg: DictConfig) -> Path:
         if not stage.done:
             model, tokenizer = _open_base(cfg, stage.path / "base", rows)
             trainer = make_trainer(cfg, model, tokenizer, rows, stage.path)
-            trainer.train(resume_from_checkpoint=_as_argument(last_checkpoint(stage.path / CHECKPOINTS)))
+            with show_progress(trainer, "sft", ["loss"]):
+                trainer.train(resume_from_checkpoint=_as_argument(last_checkpoint(stage.path / CHECKPOINTS)))
             if trainer.is_world_process_zero():
                 models.save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, stage.path / FINAL)
             stage.finish(
@@ -73,7 +76,7 @@ def make_trainer(
     """The trainer that `cfg.sft` asks for; its files go under `folder`."""
     require_disk_for_checkpoints(folder, model, cfg.sft.trainer.get("save_total_limit"))
     arguments = SFTConfig(
-        **OmegaConf.to_container(cfg.sft.trainer, resolve=True),
+        **to_dict(cfg.sft.trainer),
         output_dir=str(folder / CHECKPOINTS),
         seed=cfg.seed,
         report_to=report_to(cfg, "sft"),
@@ -85,7 +88,7 @@ def make_trainer(
             [{"prompt": row["prompt"], "completion": row["completion"]} for row in rows]
         ),
         processing_class=tokenizer,
-        peft_config=LoraConfig(**OmegaConf.to_container(cfg.sft.peft, resolve=True)) if cfg.sft.peft else None,
+        peft_config=LoraConfig(**to_dict(cfg.sft.peft)) if cfg.sft.peft else None,
         callbacks=[StageCallback(folder / LOG)],
     )
 
