@@ -240,6 +240,10 @@ def test_a_finished_policy_is_only_read_and_shown(finished, capsys):
     assert before.pop("time") <= after.pop("time") and before == after
     table = capsys.readouterr().out
     assert "muddled → learnt" in table and "100.0 [100.0, 100.0]" in table
+    finished.eval.k = [2]
+    with interrupted_after(batches=0):
+        run(finished)
+    assert read_results(finished)["policies"]["learnt"]["figures"]["pass@2"]["value"] == 1
     hotter = finished.copy()
     hotter.eval.temperature = 1.5
     with pytest.raises(UserError, match="eval.temperature was 0.8, now 1.5"):

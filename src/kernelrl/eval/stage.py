@@ -6,7 +6,6 @@ generates at the same time would be timed wrongly.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from dataclasses import dataclass
@@ -28,13 +27,15 @@ from kernelrl.executor.api import Executor, Request, make_executor
 from kernelrl.prompts import Message, to_text
 from kernelrl.records import Ledger, Record, write_json
 from kernelrl.rewards import Reward, make_reward
-from kernelrl.run import open_stage
+from kernelrl.run import open_stage, read_figures
 from kernelrl.task import Task
 from kernelrl.tracking import report_to
 
 METRICS = "metrics.json"
 RESULTS = "results.json"
 RECORDS = "records"
+NOT_DECIDING = {"folder", "tasks", "policies", "k", "fast_p", "bootstrap"}
+"""Settings that a finished evaluation may change without sampling again; tasks and policies count by content."""
 PositiveInt = Annotated[int, Field(ge=1)]
 
 log = logging.getLogger(__name__)
@@ -82,8 +83,8 @@ class _Work:
 def run(cfg: DictConfig) -> Path:
     """Evaluate every policy of `cfg.eval.policies`, compare each with the one before, and print the table.
 
-    Idempotent and resumable: a finished policy is only read, an interrupted one goes on with the samples that are
-    missing.
+    Idempotent and resumable: a finished policy is not sampled again, an interrupted one goes on with the samples that
+    are missing. The figures are computed from the records each time.
 
     Returns:
         `results.json` in the output folder: every figure of every policy and every comparison, with intervals.
@@ -110,28 +111,19 @@ def run(cfg: DictConfig) -> Path:
             with open_stage(f"eval of {name}", settings.folder / name, asked | _fingerprint(policy)) as part:
                 ledger = Ledger(part.path / RECORDS)
                 if not part.done:
-                    started = time.monotonic()
-                    num_resumed = _sample_and_judge(work, name, policy, ledger)
-                    summary = {
-                        "policy": name,
-                        "folder": str(policy),
-                        **metrics.summarize(list(ledger), tasks, to_compute),
-                        "num_resumed": num_resumed,
-                        "seconds": round(time.monotonic() - started, 1),
-                        **_provenance(cfg),
-                    }
-                    write_json(part.path / METRICS, summary)
-                    part.finish({"num_samples": summary["num_samples"]})
+                    part.finish(_sample_and_judge(work, name, policy, ledger) | _provenance(cfg))
                 records[name] = list(ledger)
-                summaries[name] = json.loads((part.path / METRICS).read_text())
+                figures = metrics.summarize(records[name], tasks, to_compute)
+                summaries[name] = {"policy": name, "folder": str(policy), **figures, **read_figures(part.path)}
+                write_json(part.path / METRICS, summaries[name])
         names = list(summaries)
         comparisons = [
             {"after": after, "before": before}
             | {"figures": metrics.compare(records[after], records[before], tasks, to_compute)}
             for before, after in zip(names, names[1:], strict=False)
         ]
-        path = Path(cfg.output_dir) / RESULTS
         results = {"policies": summaries, "comparisons": comparisons, **_provenance(cfg)}
+        path = Path(cfg.output_dir) / RESULTS
         write_json(path, results)
         if not stage.done:
             _track(cfg, summaries)
@@ -167,11 +159,11 @@ def check_settings(node: DictConfig) -> EvalSettings:
 
 
 def _what_decides(cfg: DictConfig, settings: EvalSettings) -> dict[str, Any]:
-    """All that decides what is sampled and how it is judged, the policies apart."""
+    """All that decides what is sampled and how it is judged, the policies apart; not which figures are made of it."""
     from kernelrl.training import digest
 
     return {
-        "eval": settings.model_dump(mode="json", exclude={"folder", "tasks", "policies"}),
+        "eval": settings.model_dump(mode="json", exclude=NOT_DECIDING),
         "tasks": digest(settings.tasks),
         "dialect": cfg.dialect,
         "seed": cfg.seed,
@@ -186,14 +178,15 @@ def _fingerprint(policy: Path) -> dict[str, Any]:
     return {"policy": str(policy), "files": digests(policy)}
 
 
-def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> int:
-    """Fill the ledger of one policy, and say how many samples it held before.
+def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> dict[str, Any]:
+    """Fill the ledger of one policy. Returns how many samples it held before, and the seconds that this took.
 
     Samples are drawn in batches that are the same in every run, each with its own seed: a resumed run draws what the
     interrupted one would have drawn.
     """
     from kernelrl.eval.sampling import Sampler
 
+    started = time.monotonic()
     settings = work.settings
     known = {record.id for record in ledger}
     if ledger.skipped:
@@ -211,7 +204,7 @@ def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> i
                 ledger.append(records)
                 num_correct += sum(record.verdict.correct for record in records)
             progress.advance(len(batch), note=f"{num_correct} correct")
-    return len(known)
+    return {"num_resumed": len(known), "seconds": round(time.monotonic() - started, 1)}
 
 
 def _judge(work: _Work, name: str, drawn: list[tuple[str, Task, str]]) -> list[Record]:
