@@ -62,7 +62,11 @@ def test_a_stage_that_has_finished_needs_nothing(tmp_path, monkeypatch):
     require_all(cfg, PIPELINE)
 
 
-TOY = [sys.executable, "-m", "kernelrl.cli", "pipeline", "recipe=toy", "tracker=none", "output_dir=out"]
+TOY = [
+    *(sys.executable, "-m", "kernelrl.cli", "pipeline", "recipe=toy", "tracker=none", "output_dir=out"),
+    *("sft.trainer.max_steps=6", "sft.trainer.save_steps=2", "eval.max_new_tokens=64"),
+    *("grpo.trainer.per_device_train_batch_size=4", "grpo.trainer.max_completion_length=64"),
+]
 
 
 @pytest.mark.slow
@@ -70,10 +74,10 @@ TOY = [sys.executable, "-m", "kernelrl.cli", "pipeline", "recipe=toy", "tracker=
 def test_killed_in_every_stage_it_goes_on_and_loses_and_doubles_nothing(tmp_path):
     out = tmp_path / "out"
     moments: dict[str, Callable[[], bool]] = {
-        "curate": lambda: _num_lines(out / "data" / "records") >= 3,
+        "curate": lambda: _num_lines(out / "data" / "records") >= 1,
         "sft": lambda: any((out / "sft" / "checkpoints").glob("checkpoint-*/seal.json")),
         "grpo": lambda: any((out / "grpo" / "checkpoints").glob("checkpoint-*/seal.json")),
-        "eval": lambda: _num_lines(out / "eval" / "sft" / "records") >= 3,
+        "eval": lambda: _num_lines(out / "eval" / "sft" / "records") >= 1,
     }
     for name, moment in moments.items():
         _run_until(tmp_path, moment)
@@ -84,6 +88,9 @@ def test_killed_in_every_stage_it_goes_on_and_loses_and_doubles_nothing(tmp_path
         ledger = Ledger(folder)
         ids = Counter(record.id for record in ledger)
         assert ids and max(ids.values()) == 1, f"{folder}: doubled {ids.most_common(3)}"
+    assert _num_lines(out / "data" / "records") == json.loads((out / "data" / "summary.json").read_text())["proposals"]
+    assert _num_lines(out / "grpo" / "records") == 3 * 4, "steps x completions"
+    assert _num_lines(out / "eval" / "sft" / "records") == 6 * 2, "tasks x samples"
     for log in out.glob("*/log.jsonl"):
         steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
         assert steps == sorted(steps), log

@@ -68,27 +68,27 @@ def make_base(cfg: DictConfig, texts: Iterable[str], seed: int) -> tuple[PreTrai
     """
     check_base(cfg)
     if cfg.kind == "tiny":
-        tokenizer = train_tokenizer(texts, cfg.bpe_tokens, cfg.line_tokens)
+        own = train_tokenizer(texts, cfg.bpe_tokens, cfg.line_tokens)
         torch.manual_seed(seed)
         architecture = to_dict(cfg.architecture)
         config = Qwen3Config(
             **architecture,
-            vocab_size=len(tokenizer),
+            vocab_size=len(own),
             bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=own.eos_token_id,
+            pad_token_id=own.pad_token_id,
         )
-        return Qwen3ForCausalLM(config), tokenizer
+        return Qwen3ForCausalLM(config), own
     if cfg.kind == "gguf":
         source = {"pretrained_model_name_or_path": str(_gguf_folder(cfg)), "gguf_file": cfg.file}
     else:
         folder = Path(cfg.name).expanduser()
         source = {"pretrained_model_name_or_path": str(folder) if folder.exists() else cfg.name}
-    tokenizer = AutoTokenizer.from_pretrained(**source)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(**source)
     model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32 if cfg.kind == "gguf" else "auto")
     if cfg.kind == "gguf":  # the weights are dequantized already; the quantizer's state only stops save_pretrained
-        model.hf_quantizer = None
-        model.is_quantized = False
+        model.hf_quantizer = None  # type: ignore[assignment]
+        model.is_quantized = False  # type: ignore[assignment]
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config
     if tokenizer.pad_token is None:
@@ -175,7 +175,7 @@ def train_tokenizer(texts: Iterable[str], bpe_tokens: int, line_tokens: int) -> 
     tokenizer.pre_tokenizer = splitter
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([PAD, END, *ROLES])
-    fast = PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
