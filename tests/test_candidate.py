@@ -1,5 +1,7 @@
 """What counts as the kernel of a completion: robust against drafts, truncation and hostile text."""
 
+import random
+
 import pytest
 
 from kernelrl.candidate import MAX_SOURCE_CHARS, Candidate, Completion
@@ -123,6 +125,36 @@ def test_ten_megabytes_parse(unit):
     """Anything worse than linear time would not come back from this."""
     text = unit * (10_000_000 // len(unit)) + "!"
     assert Completion.parse(text).source is None
+
+
+def test_whatever_is_written_there_is_a_kernel_of_the_answer_or_none():
+    pieces = [
+        "```",
+        "```python\n",
+        "````",
+        "~~~",
+        "\n",
+        "\r\n",
+        "  ",
+        "<think>",
+        "</think>",
+        "\0",
+        "\ud800",
+        "word ",
+        FINAL,
+        DRAFT,
+    ]
+    rng = random.Random(0)
+    num_kernels = 0
+    for _ in range(3000):
+        completion = Completion.parse("".join(rng.choices(pieces, k=rng.randint(0, 25))))
+        assert Completion.model_validate_json(completion.model_dump_json()) == completion
+        assert completion.text.endswith(completion.answer) or "<think>" in completion.text
+        if completion.source is not None:
+            num_kernels += 1
+            assert "class ModelNew" in completion.source and completion.source in completion.blocks
+            assert "</think>" not in completion.source
+    assert num_kernels > 20
 
 
 def test_digest_tells_dialect_and_source_apart():

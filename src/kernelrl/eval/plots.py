@@ -135,7 +135,7 @@ def speedups(policies: Mapping[str, tuple[Sequence[float], int]]) -> str:
             share.step(thresholds, faster, where="post", color=color)
             ends.append((name, thresholds[0], faster[0], color))
             jitter = rng.uniform(-0.28, 0.28, size=len(ordered))
-            strip.scatter(ordered, row + jitter, s=9, color=color, alpha=0.45, linewidths=0)
+            strip.scatter(ordered, row + jitter, s=14, color=color, alpha=0.5, linewidths=0)
             if len(ordered):
                 mean = float(np.exp(np.log(ordered).mean()))
                 strip.plot([mean, mean], [row - 0.38, row + 0.38], color=INK, linewidth=2)
