@@ -16,6 +16,7 @@ from kernelrl.configs import compose_config
 from kernelrl.data.tables import write_table
 from kernelrl.errors import UserError
 from kernelrl.eval import run, stage
+from kernelrl.eval.sampling import Sampler
 from kernelrl.models import save_policy, train_tokenizer
 from kernelrl.prompts import to_text
 from kernelrl.records import Ledger
@@ -199,6 +200,18 @@ def interrupted_after(batches):
 
 def ledger_of(cfg, policy):
     return list(Ledger(Path(cfg.eval.folder) / policy / "records"))
+
+
+def test_sampling_repeats_and_is_greedy_at_temperature_zero(inputs):
+    conversations = [PROMPTS["relu"]] * 6 + [PROMPTS["double"]]
+    warm = Sampler(inputs / "muddled", temperature=1.0, top_p=1.0, max_new_tokens=64)
+    assert warm.sample(conversations, seed=3) == warm.sample(conversations, seed=3)
+    assert len(set(warm.sample(conversations[:6] * 4, seed=3))) > 1
+    greedy = Sampler(inputs / "muddled", temperature=0, top_p=1.0, max_new_tokens=64)
+    assert len(set(greedy.sample(conversations[:6], seed=3))) == 1
+    assert all(
+        len(text) < len(RELU) for text in Sampler(inputs / "learnt", 0, 1.0, max_new_tokens=5).sample(conversations, 0)
+    )
 
 
 def read_results(cfg):

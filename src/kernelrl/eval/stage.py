@@ -188,12 +188,13 @@ def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> d
 
     started = time.monotonic()
     settings = work.settings
-    known = {record.id for record in ledger}
+    earlier = list(ledger)
+    known = {record.id for record in earlier}
     if ledger.skipped:
         log.warning("%s: %d torn or corrupt line(s) skipped; sampling them again", ledger.folder, ledger.skipped)
     wanted = [(f"eval/{name}/{task.id}/{sample}", task) for task in work.tasks for sample in range(settings.samples)]
     sampler = Sampler(policy, settings.temperature, settings.top_p, settings.max_new_tokens)
-    num_correct = 0
+    num_correct = sum(record.verdict.correct for record in earlier)
     with track(len(wanted), f"eval {name}") as progress:
         for start in range(0, len(wanted), settings.batch_size):
             batch = wanted[start : start + settings.batch_size]
