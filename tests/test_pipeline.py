@@ -31,6 +31,11 @@ def config(folder: Path, *overrides: str):
         (["dialect=cobol"], "dialect 'cobol' is not known"),
         (["executor.device=cuda"], "executor.device=cuda: torch sees no GPU here"),
         (["model=hf", "model.name=./no/such/folder"], "model.name=./no/such/folder"),
+        (["+sft.trainer.bogus=1"], "sft.trainer: SFTConfig.__init__() got an unexpected keyword argument 'bogus'"),
+        (["grpo.trainer.num_generations=5"], "grpo.trainer: "),
+        (["executor.engine=cloud"], "executor.engine='cloud': Input should be 'local'"),
+        (["+reward.terms.bogus.weight=1"], "reward 'bogus' is not known"),
+        (["eval.samples=2", "eval.k=[4]"], "eval.k=[4]: pass@4 needs as many samples per task"),
     ],
 )
 def test_what_cannot_work_is_one_line_before_anything_is_written(tmp_path, overrides, message):

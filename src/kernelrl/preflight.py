@@ -6,9 +6,13 @@ import shutil
 from collections.abc import Sequence
 
 from omegaconf import DictConfig
+from pydantic import ValidationError
 
 from kernelrl import dialects
+from kernelrl.configs import to_dict
 from kernelrl.errors import UserError
+from kernelrl.executor import ExecutorSettings
+from kernelrl.rewards import make_reward
 from kernelrl.run import is_done, require_free_disk
 
 COMPILERS = {"cpp": ("g++", "apt-get install g++")}
@@ -26,12 +30,45 @@ def require_all(cfg: DictConfig, stages: Sequence[str]) -> None:
     waiting = [stage for stage in stages if stage == "report" or not is_done(cfg[stage].folder)]
     if {"curate", "grpo", "eval"} & set(waiting):
         require_machine(cfg.dialect, cfg.executor.device)
+        read_executor_settings(cfg)
     if waiting:
         require_free_disk(cfg.output_dir, sum(FREE_BYTES[stage] for stage in waiting))
-    if "sft" in waiting:
-        from kernelrl.models import check_base
+    if {"grpo", "eval"} & set(waiting):
+        make_reward(cfg.reward)
+    if "eval" in waiting:
+        from kernelrl.eval.stage import read_settings
 
+        read_settings(cfg.eval)
+    if {"sft", "grpo"} & set(waiting):
+        _require_training(cfg, waiting)
+
+
+def _require_training(cfg: DictConfig, waiting: Sequence[str]) -> None:
+    from trl import GRPOConfig, SFTConfig
+
+    from kernelrl.models import check_base
+
+    for stage, config in (("sft", SFTConfig), ("grpo", GRPOConfig)):
+        if stage in waiting:
+            try:
+                config(**to_dict(cfg[stage].trainer), output_dir=str(cfg[stage].folder), report_to=[])
+            except (TypeError, ValueError) as error:
+                raise UserError(f"{stage}.trainer: {str(error).splitlines()[0]} (trl.{config.__name__})") from None
+    if "sft" in waiting:
         check_base(cfg.model)
+
+
+def read_executor_settings(cfg: DictConfig) -> ExecutorSettings:
+    """The node `executor` of the config.
+
+    Raises:
+        UserError: names the value that cannot be used.
+    """
+    try:
+        return ExecutorSettings.model_validate(to_dict(cfg.executor))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise UserError(f"executor.{'.'.join(map(str, wrong['loc']))}={wrong['input']!r}: {wrong['msg']}") from None
 
 
 def require_machine(dialect: str, device: str) -> None:

@@ -133,13 +133,28 @@ def run(cfg: DictConfig) -> Path:
 
 
 def check_settings(node: DictConfig) -> EvalSettings:
-    """The settings of the stage.
+    """The settings of the stage, whose policies are there.
 
     Raises:
         UserError: names the value that cannot be used, or the policy that is not there.
     """
     from kernelrl.models import check_policy  # torch and transformers: seconds that a report need not wait for
 
+    settings = read_settings(node)
+    for name, policy in settings.policies.items():
+        try:
+            check_policy(policy)
+        except UserError as error:
+            raise UserError(f"eval.policies.{name}: {error}; or leave it out with ~eval.policies.{name}") from None
+    return settings
+
+
+def read_settings(node: DictConfig) -> EvalSettings:
+    """The settings of the stage.
+
+    Raises:
+        UserError: names the value that cannot be used.
+    """
     try:
         settings = EvalSettings.model_validate(OmegaConf.to_container(node, resolve=True))
     except ValidationError as error:
@@ -150,11 +165,6 @@ def check_settings(node: DictConfig) -> EvalSettings:
             f"eval.k={list(settings.k)}: pass@{max(settings.k)} needs as many samples per task, "
             f"but eval.samples={settings.samples}; raise eval.samples or lower eval.k"
         )
-    for name, policy in settings.policies.items():
-        try:
-            check_policy(policy)
-        except UserError as error:
-            raise UserError(f"eval.policies.{name}: {error}; or leave it out with ~eval.policies.{name}") from None
     return settings
 
 
