@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from kernelrl import __version__
 from kernelrl.candidate import Candidate
+from kernelrl.configs import to_dict
 from kernelrl.console import track
 from kernelrl.data import filters, sources
 from kernelrl.data.tables import write_table
@@ -102,14 +103,14 @@ def _curate(cfg: DictConfig, split: sources.TaskSplit, teacher: Teacher, folder:
             f"curate: no triple out of {statuses.total()} proposals ({dict(statuses)}); see {folder}/records"
         )
 
-    write_table(folder / "tasks_train.parquet", [_task_row(task, cfg) for task in train], TASK_COLUMNS)
-    write_table(folder / "tasks_heldout.parquet", [_task_row(task, cfg) for task in heldout], TASK_COLUMNS)
+    write_table(folder / "tasks_train.parquet", [task_row(task, cfg) for task in train], TASK_COLUMNS)
+    write_table(folder / "tasks_heldout.parquet", [task_row(task, cfg) for task in heldout], TASK_COLUMNS)
     write_table(folder / "sft.parquet", [triple.row(cfg, teacher) for triple in triples], TRIPLE_COLUMNS)
     summary = {
         "tasks_drawn": len(split.train) + len(split.heldout),
         "tasks_dropped": {
             "held_out_composition": len(split.train) - len(apart),
-            **Counter(reason for reason in drops.values() if reason),
+            **Counter[str](reason for reason in drops.values() if reason),
         },
         "tasks_train": len(train),
         "tasks_heldout": len(heldout),
@@ -160,7 +161,7 @@ def _verify(cfg: DictConfig, tasks: list[Task], teacher: Teacher, ledger: Ledger
     proposals = ((task, proposal) for task in tasks for proposal in teacher.propose(task, cfg.dialect))
     triples: list[Triple] = []
     statuses: Counter[str] = Counter()
-    settings = {**OmegaConf.to_container(cfg.executor, resolve=True), "timing": cfg.curate.timing}
+    settings = to_dict(cfg.executor) | {"timing": cfg.curate.timing}
     with make_executor(settings) as executor, track(cfg.curate.num_triples, "verifying kernels") as progress:
         while len(triples) < cfg.curate.num_triples and (batch := list(islice(proposals, BATCH))):
             _judge(cfg, batch, executor, teacher, ledger, known)
@@ -208,7 +209,7 @@ def _record_id(task: Task, proposal: Proposal) -> str:
     return f"curate/{task.id}/{hashlib.sha256(proposal.source.encode()).hexdigest()[:12]}"
 
 
-def _task_row(task: Task, cfg: DictConfig) -> dict[str, Any]:
+def task_row(task: Task, cfg: DictConfig) -> dict[str, Any]:
     return {
         "task_id": task.id,
         "category": task.category,

@@ -6,10 +6,11 @@ Seeded and deterministic: the same settings give the same tasks in the same orde
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 
 from omegaconf import DictConfig
 
-from kernelrl.data.operators import OPERATORS, category_of
+from kernelrl.data.operators import CATEGORIES, OPERATORS, Category, Operator, category_of
 from kernelrl.data.sources import TaskSplit
 from kernelrl.errors import UserError
 from kernelrl.task import Task
@@ -24,14 +25,16 @@ def load(cfg: DictConfig) -> TaskSplit:
     """Draw distinct compositions and deal them out to the two splits.
 
     Args:
-        cfg: `seed`, `num_train`, `num_heldout`, `min_ops`, `max_ops` (operators in a composition).
+        cfg: `seed`, `num_train`, `num_heldout`, `min_ops` and `max_ops` (operators in a composition), `operators`
+            (names; null: all).
 
     Raises:
-        UserError: there are fewer compositions than tasks asked for.
+        UserError: an unknown operator, or fewer compositions than tasks asked for.
     """
     rng = random.Random(cfg.seed)
     num_train, num_heldout = int(cfg.num_train * SPARE) + 1, int(cfg.num_heldout * SPARE) + 1
-    compositions = _draw_compositions(rng, num_train + num_heldout, cfg.min_ops, cfg.max_ops)
+    operators = [OPERATORS[name] for name in _known(cfg.operators or list(OPERATORS))]
+    compositions = _draw_compositions(rng, operators, num_train + num_heldout, cfg.min_ops, cfg.max_ops)
     tasks = [make_task(ops, *rng.choice(SHAPES)) for ops in compositions]
     return TaskSplit(tasks[num_heldout:], tasks[:num_heldout], cfg.num_train, cfg.num_heldout)
 
@@ -73,11 +76,23 @@ def get_init_inputs():
     )
 
 
-def _draw_compositions(rng: random.Random, count: int, min_ops: int, max_ops: int) -> list[tuple[str, ...]]:
+def _known(names: Sequence[str]) -> Sequence[str]:
+    for name in names:
+        if name not in OPERATORS:
+            raise UserError(f"tasks.operators: {name!r} is not known; choose from {', '.join(OPERATORS)}")
+    return names
+
+
+def _draw_compositions(
+    rng: random.Random, operators: Sequence[Operator], count: int, min_ops: int, max_ops: int
+) -> list[tuple[str, ...]]:
     """`count` distinct compositions, in the order drawn."""
+    by_category: dict[Category, list[str]] = {category: [] for category in CATEGORIES}
+    for operator in operators:
+        by_category[operator.category].append(operator.name)
     drawn: dict[tuple[str, ...], None] = {}
     for _ in range(100 * count):
-        drawn[_draw_composition(rng, rng.randint(min_ops, max_ops))] = None
+        drawn[_draw_composition(rng, by_category, rng.randint(min_ops, max_ops))] = None
         if len(drawn) == count:
             return list(drawn)
     raise UserError(
@@ -86,16 +101,16 @@ def _draw_compositions(rng: random.Random, count: int, min_ops: int, max_ops: in
     )
 
 
-def _draw_composition(rng: random.Random, length: int) -> tuple[str, ...]:
+def _draw_composition(
+    rng: random.Random, by_category: Mapping[Category, Sequence[str]], length: int
+) -> tuple[str, ...]:
     """No operator twice; half of the compositions end in a reduction or a loss, an eighth begin with a matmul."""
-    by_category: dict[str, list[str]] = {}
-    for operator in OPERATORS.values():
-        by_category.setdefault(operator.category, []).append(operator.name)
-    head = ["matmul"] if rng.random() < 1 / 8 else []
-    tail = [rng.choice(by_category[rng.choice(["reduction", "loss"])])] if rng.random() < 1 / 2 else []
+    head = [*by_category["matmul"]] if rng.random() < 1 / 8 else []
+    tail = [rng.choice([*by_category["reduction"], *by_category["loss"]])] if rng.random() < 1 / 2 else []
     middle: list[str] = []
     while len(middle) < length - len(head) - len(tail):
-        name = rng.choice(by_category[rng.choices(["elementwise", "broadcast", "normalisation"], [6, 2, 2])[0]])
+        (category,) = rng.choices(("elementwise", "broadcast", "normalisation"), (6, 2, 2))
+        name = rng.choice(by_category[category])
         if name not in middle:
             middle.append(name)
     return (*head, *middle, *tail)

@@ -102,15 +102,12 @@ def _row(operators: list[Operator]) -> list[str]:
     for per_element, group in groupby(operators, key=lambda operator: operator.category in PER_ELEMENT):
         if per_element:
             lines += ["    for (int64_t i = 0; i < N; ++i) {", f"      float v = {row}[i];"]
-            for operator in group:
-                lines += _translate(operator)
+            lines += [line for operator in group for line in _translate(operator)]
             lines += ["      o[i] = v;", "    }"]
         else:
-            for operator in group:
-                if row == "a" and operator.category != "matmul":
-                    lines.append("    std::copy(a, a + N, o);")
-                lines += ["    {", *_translate(operator), "    }"]
-                row = "o"
+            if row == "a" and operators[0].category != "matmul":
+                lines.append("    std::copy(a, a + N, o);")
+            lines += [line for operator in group for line in ("    {", *_translate(operator), "    }")]
         row = "o"
     return lines
 

@@ -1,0 +1,138 @@
+"""SFT: what it leaves behind, and how it goes on after a kill."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, SFTConfig
+
+from curated import training_config, write_data
+from kernelrl import models, sft
+from kernelrl.configs import compose_config
+from kernelrl.errors import UserError
+from kernelrl.training import last_checkpoint, read_log, seal
+
+
+@pytest.fixture
+def cfg(tmp_path):
+    cfg = training_config(tmp_path)
+    write_data(cfg)
+    return cfg
+
+
+def weights(folder):
+    return AutoModelForCausalLM.from_pretrained(folder).state_dict()
+
+
+def test_it_leaves_base_final_and_log(cfg, capfd):
+    folder = sft.run(cfg)
+    base, final = weights(folder / "base"), weights(folder / "final")
+    assert any(not torch.equal(base[name], final[name]) for name in base)
+    entries = read_log(folder / "log.jsonl")
+    assert [entry["step"] for entry in entries if "loss" in entry] == [1, 2, 3, 4, 5, 6]
+    assert all(entry["seconds"] > 0 for entry in entries)
+    assert entries[4]["loss"] < entries[0]["loss"]
+
+    before = (folder / "final" / "model.safetensors").stat().st_mtime_ns
+    sft.run(cfg)  # finished: nothing is done again
+    assert (folder / "final" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_only_the_completion_is_learnt(cfg, tmp_path):
+    rows = pq.read_table(f"{cfg.curate.folder}/sft.parquet").to_pylist()
+    texts = [message["content"] for row in rows for message in [*row["prompt"], *row["completion"]]]
+    model, tokenizer = models.make_base(cfg.model, texts, seed=0)
+    trainer = sft.make_trainer(cfg, model, tokenizer, rows[:4], tmp_path / "run")
+    batch = next(iter(trainer.get_train_dataloader()))
+    learnt = [ids[labels != -100] for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True)]
+    completions = {row["completion"][0]["content"] + models.END for row in rows[:4]}
+    assert {tokenizer.decode(ids) for ids in learnt} <= completions
+
+
+def test_a_resumed_run_goes_on_from_the_last_whole_checkpoint(cfg, caplog):
+    whole = weights(sft.run(cfg) / "final")
+    folder = sft.run(training_config(cfg.output_dir, "sft.folder=${output_dir}/resumed"))
+    (folder / "done.json").unlink()
+    checkpoints = folder / "checkpoints"
+    newest, older = checkpoints / "checkpoint-6", checkpoints / "checkpoint-4"
+    newest.joinpath("model.safetensors").write_bytes(b"half a file")
+    sft.run(training_config(cfg.output_dir, "sft.folder=${output_dir}/resumed"))
+    assert "1 half-written or corrupt checkpoint(s) skipped" in caplog.text
+    assert older.exists() and len(list(checkpoints.glob("broken-*"))) == 1
+    steps = [entry["step"] for entry in read_log(folder / "log.jsonl") if "loss" in entry]
+    assert steps == [1, 2, 3, 4, 5, 6]
+    resumed = weights(folder / "final")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_checkpoints_that_are_not_whole_do_not_count(tmp_path):
+    assert last_checkpoint(tmp_path) is None
+    for step in (2, 10, 20, 30):
+        checkpoint = tmp_path / f"checkpoint-{step}"
+        checkpoint.mkdir()
+        (checkpoint / "optimizer.pt").write_bytes(bytes(100))
+        if step != 30:  # killed before it was sealed
+            seal(checkpoint)
+    (tmp_path / "checkpoint-20" / "optimizer.pt").write_bytes(bytes(99))
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+    assert len(list(tmp_path.glob("broken-*"))) == 2
+
+
+def test_an_adapter_is_trained_and_comes_back_merged(tmp_path):
+    cfg = training_config(tmp_path, "+sft.peft={r: 2, target_modules: all-linear}")
+    write_data(cfg)
+    folder = sft.run(cfg)
+    assert (folder / "final" / "adapter_config.json").exists()
+    model, _ = models.load_policy(folder / "final")
+    assert type(model).__name__ == "Qwen3ForCausalLM"
+
+
+def test_missing_columns_are_named(cfg):
+    path = f"{cfg.curate.folder}/sft.parquet"
+    pq.write_table(pq.read_table(path).drop(["completion"]), path)
+    with pytest.raises(UserError, match=r"column\(s\) completion missing"):
+        sft.run(cfg)
+
+
+def test_no_disk_space_is_said_before_training(cfg, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 40, 1 << 40, 1000))
+    with pytest.raises(UserError, match=r"no disk space under"):
+        sft.run(cfg)
+
+
+@pytest.mark.parametrize("overrides", [[], ["recipe=toy"], ["recipe=demo"]])
+def test_every_trainer_config_is_one_that_trl_takes(overrides, tmp_path):
+    cfg = compose_config("pipeline", overrides)
+    SFTConfig(**cfg.sft.trainer, output_dir=str(tmp_path), report_to=[])
+    GRPOConfig(**cfg.grpo.trainer, output_dir=str(tmp_path), report_to=[])
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_with_the_same_policy(tmp_path):
+    overrides = ["sft.trainer.max_steps=30", "sft.trainer.save_steps=3"]
+    whole, killed = (training_config(tmp_path / name, *overrides) for name in ("whole", "killed"))
+    write_data(whole)
+    write_data(killed)
+    expected = weights(sft.run(whole) / "final")
+    cfg = f"training_config({str(tmp_path / 'killed')!r}, *{overrides})"
+    cfg = f"training_config({str(tmp_path / 'killed')!r}, *{overrides})"
+    script = f"from curated import *; from kernelrl import sft; sft.run({cfg})"
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
+    for moment in (6.0, 8.0, 10.0):
+        process = subprocess.Popen([sys.executable, "-c", script], env=environment)
+        time.sleep(moment)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    resumed = weights(tmp_path / "killed" / "sft" / "final")
+    assert all(torch.equal(expected[name], resumed[name]) for name in expected)
+    log = [json.loads(line) for line in (tmp_path / "killed" / "sft" / "log.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in log if "loss" in entry] == list(range(1, 31))
