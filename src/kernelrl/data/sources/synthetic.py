@@ -107,9 +107,10 @@ def _draw_composition(
     """No operator twice; half of the compositions end in a reduction or a loss, an eighth begin with a matmul."""
     head = [*by_category["matmul"]] if rng.random() < 1 / 8 else []
     tail = [rng.choice([*by_category["reduction"], *by_category["loss"]])] if rng.random() < 1 / 2 else []
+    in_between: tuple[Category, ...] = ("elementwise", "broadcast", "normalisation")
     middle: list[str] = []
     while len(middle) < length - len(head) - len(tail):
-        (category,) = rng.choices(("elementwise", "broadcast", "normalisation"), (6, 2, 2))
+        (category,) = rng.choices(in_between, (6, 2, 2))
         name = rng.choice(by_category[category])
         if name not in middle:
             middle.append(name)
