@@ -34,6 +34,7 @@ def config(folder: Path, *overrides: str):
         (["+sft.trainer.bogus=1"], "sft.trainer: SFTConfig.__init__() got an unexpected keyword argument 'bogus'"),
         (["grpo.trainer.num_generations=5"], "grpo.trainer: "),
         (["executor.engine=cloud"], "executor.engine='cloud': Input should be 'local'"),
+        (["executor.trials=-1"], "executor.trials=-1: Input should be greater than 0"),
         (["+reward.terms.bogus.weight=1"], "reward 'bogus' is not known"),
         (["eval.samples=2", "eval.k=[4]"], "eval.k=[4]: pass@4 needs as many samples per task"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from kernelrl.candidate import Candidate
 from kernelrl.task import Task
@@ -33,30 +33,30 @@ class ExecutorSettings(BaseModel):
     """Name that the verdicts carry for these settings."""
     device: str = "auto"
     """`auto`, `cpu` or `cuda`."""
-    workers: int | None = None
+    workers: PositiveInt | None = None
     """Number of candidates that are built or prepared at once; None: one per core."""
-    threads: int | None = None
+    threads: PositiveInt | None = None
     """Threads of one timed or checked run; None: all cores."""
-    trials: int = 5
+    trials: PositiveInt = 5
     """Number of runs on fresh inputs whose outputs must be right."""
     timing: bool = True
     """Measure speedup; otherwise every time in the verdict is None."""
-    min_pairs: int = 7
+    min_pairs: PositiveInt = 7
     """Number of interleaved (reference, candidate) pairs before the interval is looked at."""
-    max_pairs: int = 30
-    timing_budget_s: float = 2.0
+    max_pairs: PositiveInt = 30
+    timing_budget_s: NonNegativeFloat = 2.0
     """Time for the timed pairs of one candidate (in seconds), beyond `min_pairs`."""
-    target_width: float = 0.1
+    target_width: NonNegativeFloat = 0.1
     """Stop timing when the interval's width is below this share of the median."""
-    build_timeout_s: float = 60.0
+    build_timeout_s: PositiveFloat = 60.0
     """Time for one native build (in seconds)."""
-    load_timeout_s: float = 30.0
+    load_timeout_s: PositiveFloat = 30.0
     """Time for importing the candidate and constructing `ModelNew`, builds not counted (in seconds)."""
-    run_timeout_s: float = 10.0
+    run_timeout_s: PositiveFloat = 10.0
     """Time for one call of `forward` (in seconds)."""
-    memory_mb: int = 4096
+    memory_mb: PositiveInt = 4096
     """Private memory that a candidate may allocate (in MiB)."""
-    output_mb: int = 16
+    output_mb: PositiveInt = 16
     """Size of any file that a candidate writes (in MiB)."""
     cache_dir: str = "~/.cache/kernelrl"
     """Folder of the build cache and the verdict cache."""

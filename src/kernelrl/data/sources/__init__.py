@@ -31,10 +31,13 @@ def load(cfg: DictConfig) -> TaskSplit:
     """The tasks of the source that `cfg.source` names.
 
     Raises:
-        UserError: there is no such source; lists those there are.
+        UserError: there is no such source (lists those there are), or it gave no task for one of the splits.
     """
     names = sorted(module.name for module in iter_modules(__path__))
     if cfg.source not in names:
         raise UserError(f"tasks.source={cfg.source!r} is not known; choose one of {', '.join(names)}")
     split: TaskSplit = import_module(f"{__name__}.{cfg.source}").load(cfg)
+    for name, tasks in (("train", split.train), ("heldout", split.heldout)):
+        if not tasks:
+            raise UserError(f"tasks.source={cfg.source} gave no task for {name}; see tasks.num_{name}")
     return split
