@@ -37,7 +37,8 @@ def load(cfg: DictConfig) -> TaskSplit:
     if cfg.source not in names:
         raise UserError(f"tasks.source={cfg.source!r} is not known; choose one of {', '.join(names)}")
     split: TaskSplit = import_module(f"{__name__}.{cfg.source}").load(cfg)
-    for name, tasks in (("train", split.train), ("heldout", split.heldout)):
-        if not tasks:
-            raise UserError(f"tasks.source={cfg.source} gave no task for {name}; see tasks.num_{name}")
+    wanted = (("train", split.train, split.num_train), ("heldout", split.heldout, split.num_heldout))
+    for name, tasks, number in wanted:
+        if not tasks or (number is not None and number < 1):
+            raise UserError(f"tasks.source={cfg.source} gives no task for {name}; see tasks.num_{name}")
     return split
