@@ -1,7 +1,9 @@
 """The embedded teacher: writes one fused `cpp` kernel per synthetic task by rule, without a language model.
 
 One thread takes one row at a time, keeps it in cache and applies every operator to it, so that the matrix moves through
-memory once. Not covered: tasks that are no chain of `data/operators.py`, and dialects other than `cpp`.
+memory once. Each kernel comes with two reasonings that lead to it, as in data from many hands: a brief one, and one that
+works through every operator. Which of them serves a policy better is for reinforcement learning to find out. Not covered:
+tasks that are no chain of `data/operators.py`, and dialects other than `cpp`.
 """
 
 from __future__ import annotations
@@ -24,18 +26,27 @@ class TemplateTeacher:
         if dialect != "cpp" or not task.ops or any(name not in OPERATORS for name in task.ops):
             return []
         operators = [OPERATORS[name] for name in task.ops]
-        return [Proposal(_reasoning(operators), _kernel(operators))]
+        kernel = _kernel(operators)
+        return [Proposal(_reason_briefly(operators), kernel), Proposal(_reason_at_length(operators), kernel)]
 
 
 def make(cfg: DictConfig) -> TemplateTeacher:
     return TemplateTeacher()
 
 
-def _reasoning(operators: list[Operator]) -> str:
-    """What bounds the task, how it is parallelised, and each line of the program beside its translation."""
+def _reason_briefly(operators: list[Operator]) -> str:
+    """What bounds the task, what is fused and how it is parallelised."""
+    return (
+        f"Memory-bound: {len(operators)} operators would move the matrix through memory {len(operators)} times.\n"
+        "Plan: each thread takes a row, keeps it in cache and applies every operator to it."
+    )
+
+
+def _reason_at_length(operators: list[Operator]) -> str:
+    """The same, then each line of the program beside its translation."""
     lines = [
-        "Memory-bound: eager PyTorch moves the matrix through memory once per operator.",
-        "Plan: each thread takes a row, keeps it in cache and applies every operator to it.",
+        "Each operator reads what the one before it wrote, so the matrix would move through memory once per operator.",
+        "One row fits in cache: rows in parallel, all operators fused. Line by line:",
     ]
     for operator in operators:
         lines += [f"        x = {operator.torch}", *_translate(operator)]
