@@ -1,9 +1,9 @@
 """The embedded teacher: writes one fused `cpp` kernel per synthetic task by rule, without a language model.
 
-One thread takes one row at a time, keeps it in cache and applies every operator to it, so that the matrix moves through
-memory once. Each kernel comes with two reasonings that lead to it, as in data from many hands: a brief one, and one that
-works through every operator. Which of them serves a policy better is for reinforcement learning to find out. Not covered:
-tasks that are no chain of `data/operators.py`, and dialects other than `cpp`.
+One thread takes one row at a time, keeps it in cache and applies every operator to it, so that the matrix moves
+through memory once. Each kernel comes with two reasonings that lead to it, as in data from many hands: a brief one,
+and one that works through every operator. Which of them serves a policy better is for reinforcement learning to find
+out. Not covered: tasks that are no chain of `data/operators.py`, and dialects other than `cpp`.
 """
 
 from __future__ import annotations
