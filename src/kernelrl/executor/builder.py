@@ -30,7 +30,7 @@ from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import ForkServer, explain_status
 
 BASE_FLAGS = ("-std=c++17", "-fPIC", "-O3", "-march=native", "-fopenmp")
-PRECOMPILED_TUNING = ("-ffast-math",)
+PRECOMPILED_TUNING = ("-ffast-math", "-mrecip=none")
 """Flags that a precompiled header must share with what includes it, and that are common enough for one of their own."""
 ALLOWED_FLAG = re.compile(
     r"-(O[0-3sz]|Ofast|g0?|w|Wall|Wextra|pthread|lm|lgomp|fopenmp(-simd)?|ffast-math|fno-[a-z-]+|funroll-loops"
