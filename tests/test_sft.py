@@ -86,13 +86,28 @@ def test_checkpoints_that_are_not_whole_do_not_count(tmp_path):
     assert len(list(tmp_path.glob("broken-*"))) == 2
 
 
-def test_an_adapter_is_trained_and_comes_back_merged(tmp_path):
-    cfg = training_config(tmp_path, "+sft.peft={r: 2, target_modules: all-linear}")
+@pytest.mark.parametrize(
+    "adapter", ["{r: 2, target_modules: all-linear}", "{peft_type: LN_TUNING, target_modules: .*norm}"]
+)
+def test_an_adapter_is_trained_and_comes_back_merged(adapter, tmp_path):
+    cfg = training_config(tmp_path, f"sft.peft={adapter}")
     write_data(cfg)
     folder = sft.run(cfg)
     assert (folder / "final" / "adapter_config.json").exists()
     model, _ = models.load_policy(folder / "final")
     assert type(model).__name__ == "Qwen3ForCausalLM"
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message"),
+    [
+        ("{peft_type: LORRA}", "peft.peft_type='LORRA' is not known"),
+        ("{rank: 2}", "unexpected keyword argument 'rank'"),
+    ],
+)
+def test_a_bad_adapter_is_one_line(adapter, message):
+    with pytest.raises(UserError, match=message):
+        models.make_adapter(compose_config("sft", [f"sft.peft={adapter}"]).sft.peft)
 
 
 def test_missing_columns_are_named(cfg):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
+from peft import AutoPeftModelForCausalLM, PeftConfig, get_peft_config
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
@@ -96,6 +97,25 @@ def make_base(cfg: DictConfig, texts: Iterable[str], seed: int) -> tuple[PreTrai
     return model, tokenizer
 
 
+def make_adapter(cfg: DictConfig | None) -> PeftConfig | None:
+    """The PEFT config of a stage's `peft` node: `peft_type` (LORA where not given) and the fields of that type.
+
+    Raises:
+        UserError: unknown type or field.
+    """
+    if cfg is None:
+        return None
+    fields = {"peft_type": "LORA", "task_type": "CAUSAL_LM", **to_dict(cfg)}
+    try:
+        return get_peft_config(fields)
+    except KeyError:
+        raise UserError(
+            f"peft.peft_type={fields['peft_type']!r} is not known; LORA and LN_TUNING are two of PEFT's"
+        ) from None
+    except TypeError as error:
+        raise UserError(f"peft: {error}") from None
+
+
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write model (or adapter) and tokenizer so that `load_policy` finds them whole or not at all."""
     partial = folder.with_name(f"{folder.name}.partial")
@@ -126,11 +146,9 @@ def load_policy(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenize
     Raises:
         UserError: see `check_policy`.
     """
-    folder = check_policy(folder)
+    folder = check_policy(folder).resolve()  # an adapter names its base by the path that it was loaded from
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if (folder / "adapter_config.json").is_file():
-        from peft import AutoPeftModelForCausalLM
-
         return AutoPeftModelForCausalLM.from_pretrained(folder).merge_and_unload(), tokenizer
     return AutoModelForCausalLM.from_pretrained(folder, dtype="auto"), tokenizer
 

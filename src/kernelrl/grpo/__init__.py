@@ -11,7 +11,6 @@ from pathlib import Path
 
 import datasets
 from omegaconf import DictConfig
-from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from kernelrl import models
@@ -49,6 +48,7 @@ def run(cfg: DictConfig) -> Path:
     rows = read_table(tasks_file, ["task_id", "prompt", "task"])
     policy_folder = models.check_policy(cfg.grpo.policy)
     reward = make_reward(cfg.reward)
+    adapter = models.make_adapter(cfg.grpo.peft)
     settings = {
         "seed": cfg.seed,
         "dialect": cfg.dialect,
@@ -82,7 +82,7 @@ def run(cfg: DictConfig) -> Path:
                 args=arguments,
                 train_dataset=datasets.Dataset.from_list(rows),
                 processing_class=tokenizer,
-                peft_config=LoraConfig(**to_dict(cfg.grpo.peft)) if cfg.grpo.peft else None,
+                peft_config=adapter,
                 callbacks=[StageCallback(stage.path / LOG)],
             )
             with show_progress(trainer, "grpo", ["reward", "correct"]):

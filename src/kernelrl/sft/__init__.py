@@ -10,7 +10,6 @@ from typing import Any
 
 import datasets
 from omegaconf import DictConfig
-from peft import LoraConfig
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import SFTConfig, SFTTrainer
 
@@ -41,6 +40,7 @@ def run(cfg: DictConfig) -> Path:
     data_file = Path(cfg.sft.data) / "sft.parquet"
     rows = read_table(data_file, ["prompt", "completion"])
     models.check_base(cfg.model)
+    models.make_adapter(cfg.sft.peft)  # only to find what is wrong with it before long work
     settings = {
         "seed": cfg.seed,
         "model": cfg.model,
@@ -88,7 +88,7 @@ def make_trainer(
             [{"prompt": row["prompt"], "completion": row["completion"]} for row in rows]
         ),
         processing_class=tokenizer,
-        peft_config=LoraConfig(**to_dict(cfg.sft.peft)) if cfg.sft.peft else None,
+        peft_config=models.make_adapter(cfg.sft.peft),
         callbacks=[StageCallback(folder / LOG)],
     )
 
