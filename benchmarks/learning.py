@@ -1,10 +1,10 @@
 """Does it learn? Runs base -> SFT -> GRPO for several seeds at demo scale and prints a table with 95 % intervals.
 
-    python benchmarks/learning.py                      # three seeds, about 15 minutes each on two cores
-    python benchmarks/learning.py --seeds 0 1 recipe=toy
+    python benchmarks/learning.py                          # three seeds, a quarter of an hour each on two cores
+    python benchmarks/learning.py --seeds 0 1 sft.trainer.max_steps=200
 
-A seed decides the tasks, the split, the weights and the sampling. Everything goes to outputs/learning/SEED; the same
-command resumes, and seeds that have finished are only read. Exits with 1 where a claim does not hold.
+A seed decides the tasks, the split, the weights and the sampling. Runs go to FOLDER/SEED; the same command resumes, and
+seeds that have finished are only read. FOLDER/learning.json holds the table. Exits with 1 where a claim does not hold.
 """
 
 from __future__ import annotations
@@ -15,96 +15,108 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from omegaconf import DictConfig
 from rich.table import Table
 
 from kernelrl.configs import compose_config
 from kernelrl.console import make_console
 from kernelrl.data.tables import read_table
 from kernelrl.eval.metrics import Figure, Settings, compute_figures
-from kernelrl.records import Ledger
+from kernelrl.records import Ledger, write_json
 from kernelrl.task import Task
 
 POLICIES = ("base", "sft", "grpo")
 FIGURES = ("parsed", "compiled", "correct", "fast_1", "reward")
+SETTINGS = Settings(k=(1,), fast_p=(1.0,), bootstrap=10_000, seed=0)
 MARGIN = 0.10
 """GRPO's pooled correct rate must exceed SFT's by this much."""
+
+Estimate = dict[str, float | None]
+Run = dict[str, dict[str, Figure]]
+"""Figures by policy and name."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--recipe", default="demo")
     parser.add_argument("--folder", default="outputs/learning")
-    parser.add_argument("overrides", nargs="*", help="Hydra overrides, e.g. recipe=toy")
+    parser.add_argument("overrides", nargs="*", help="Hydra overrides")
     arguments = parser.parse_intermixed_args()
 
-    runs: dict[str, dict[str, dict[str, Figure]]] = {}
+    runs: dict[str, Run] = {}
     for seed in arguments.seeds:
-        words = ["recipe=demo", *arguments.overrides, f"seed={seed}", f"output_dir={arguments.folder}/{seed}"]
+        folder = f"output_dir={arguments.folder}/{seed}"
+        words = [f"recipe={arguments.recipe}", f"seed={seed}", folder, *arguments.overrides]
         subprocess.run([sys.executable, "-m", "kernelrl.cli", "pipeline", *words], check=True)
-        runs[f"seed {seed}"] = _read_figures(compose_config("pipeline", words))
-    settings = Settings(k=(1,), fast_p=(1.0,), bootstrap=10_000, seed=0)
-    pooled = {
-        policy: {name: _pool([run[policy][name] for run in runs.values()]) for name in FIGURES} for policy in POLICIES
-    }
-    make_console().print(_table({**runs, "pooled": pooled}, settings))
+        runs[f"seed {seed}"] = _read_run(words)
+    runs["pooled"] = {policy: {name: _pool(runs, policy, name) for name in FIGURES} for policy in POLICIES}
 
-    claims = {
-        f"{name}: GRPO beats SFT in {figure}": (
-            run["grpo"][figure].change_from(run["sft"][figure], settings)["value"] or 0
-        )
-        > 0
+    rows = {
+        name: {
+            **{policy: {figure: run[policy][figure].estimate(SETTINGS) for figure in FIGURES} for policy in POLICIES},
+            "grpo - sft": {figure: run["grpo"][figure].change_from(run["sft"][figure], SETTINGS) for figure in FIGURES},
+        }
         for name, run in runs.items()
-        for figure in ("correct", "reward")
     }
-    for name, run in runs.items():
-        claims[f"{name}: SFT is right 20 to 60 % of the time"] = (
-            0.2 <= (run["sft"]["correct"].estimate(settings)["value"] or 0) <= 0.6
-        )
-    change = pooled["grpo"]["correct"].change_from(pooled["sft"]["correct"], settings)
-    claims[f"pooled: GRPO is right at least {MARGIN:.0%} more often, interval above 0"] = (
-        change["value"] or 0
-    ) >= MARGIN and (change["low"] or 0) > 0
+    claims = _check(rows)
+    make_console().print(_table(rows))
     for claim, holds in claims.items():
         print("yes" if holds else "NO ", claim)
+    write_json(Path(arguments.folder) / "learning.json", {"figures": rows, "claims": claims})
     sys.exit(0 if all(claims.values()) else 1)
 
 
-def _read_figures(cfg: DictConfig) -> dict[str, dict[str, Figure]]:
-    """Every figure of every policy of one run, from the evaluation's records."""
-    rows = read_table(Path(cfg.eval.tasks), ["task"])
-    tasks = [Task.model_validate_json(row["task"]) for row in rows]
-    settings = Settings(k=(1,), fast_p=(1.0,), bootstrap=0, seed=0)
-    return {
-        policy: compute_figures(list(Ledger(Path(cfg.eval.folder) / policy / "records")), tasks, settings)
-        for policy in POLICIES
-    }
+def _read_run(words: list[str]) -> Run:
+    """Every figure of every policy, from the records of a run's evaluation."""
+    cfg = compose_config("pipeline", words)
+    tasks = [Task.model_validate_json(row["task"]) for row in read_table(Path(cfg.eval.tasks), ["task"])]
+    ledgers = {policy: Ledger(Path(cfg.eval.folder) / policy / "records") for policy in POLICIES}
+    return {policy: compute_figures(list(ledger), tasks, SETTINGS) for policy, ledger in ledgers.items()}
 
 
-def _pool(figures: list[Figure]) -> Figure:
+def _pool(runs: dict[str, Run], policy: str, name: str) -> Figure:
     """One figure over the tasks of all runs."""
+    figures = [run[policy][name] for run in runs.values()]
     return Figure(
         totals_T=np.concatenate([figure.totals_T for figure in figures]),
         counts_T=np.concatenate([figure.counts_T for figure in figures]),
     )
 
 
-def _table(runs: dict[str, dict[str, dict[str, Figure]]], settings: Settings) -> Table:
-    table = Table("", "policy", *FIGURES, title="Held-out compositions; intervals: 95 % bootstrap over tasks")
-    for name, run in runs.items():
-        for policy in POLICIES:
-            table.add_row(
-                name if policy == "base" else "", policy, *(_cell(run[policy][f].estimate(settings)) for f in FIGURES)
+def _check(rows: dict[str, dict[str, dict[str, Estimate]]]) -> dict[str, bool]:
+    """What is claimed about learning, and whether it holds."""
+    claims = {}
+    for name, row in rows.items():
+        if name != "pooled":
+            for figure in ("correct", "reward"):
+                claims[f"{name}: GRPO beats SFT in {figure}"] = _number(row["grpo - sft"][figure]["value"]) > 0
+            claims[f"{name}: SFT is right 20 to 60 % of the time"] = (
+                0.2 <= _number(row["sft"]["correct"]["value"]) <= 0.6
             )
-        changes = [run["grpo"][f].change_from(run["sft"][f], settings) for f in FIGURES]
-        table.add_row("", "grpo - sft", *map(_cell, changes), end_section=True)
+    gain = rows["pooled"]["grpo - sft"]["correct"]
+    claims[f"pooled: GRPO is right at least {100 * MARGIN:.0f} points more often, interval above 0"] = (
+        _number(gain["value"]) >= MARGIN and _number(gain["low"]) > 0
+    )
+    return claims
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _table(rows: dict[str, dict[str, dict[str, Estimate]]]) -> Table:
+    table = Table("", "policy", *FIGURES, title="Held-out compositions; intervals: 95 % bootstrap over tasks")
+    for name, row in rows.items():
+        for policy, estimates in row.items():
+            cells = (_cell(estimates[figure]) for figure in FIGURES)
+            table.add_row(name if policy == POLICIES[0] else "", policy, *cells, end_section=policy == "grpo - sft")
     return table
 
 
-def _cell(estimate: dict[str, float | None]) -> str:
+def _cell(estimate: Estimate) -> str:
     if estimate["value"] is None:
         return "-"
-    return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
+    return f"{estimate['value']:.2f} {estimate['low']:.2f}–{estimate['high']:.2f}"
 
 
 if __name__ == "__main__":
