@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -284,3 +286,35 @@ def test_torchs_own_load_inline_is_built_by_the_builder(executor_cache: Path) ->
     assert verdict.correct, verdict.feedback
     assert again.correct and again.build is not None and again.build.cached
     assert verdict.operators == {"aten::empty_like": 1}, "the dispatcher sees what C++ calls"
+
+
+def test_a_killed_service_leaves_no_compiler_behind(executor_cache: Path) -> None:
+    bomb = RIGHT.replace(
+        "void kernel",
+        "template <int N, int M> struct Grid { static constexpr long v = Grid<N - 1, M>::v + Grid<N, M - 1>::v; };\n"
+        "template <int M> struct Grid<0, M> { static constexpr long v = 1; };\n"
+        "template <int N> struct Grid<N, 0> { static constexpr long v = 1; };\n"
+        "constexpr long slow = Grid<700, 700>::v;\nvoid kernel",
+    )
+    engine = make_executor({**FAST, "cache_dir": str(executor_cache), "verdict_cache": False})
+    threading.Thread(target=lambda: list(engine.stream([request(bomb)])), daemon=True).start()
+    compilers = _wait_for(lambda: [p for p in _service_tree(engine) if p.name() == "cc1plus"])
+    engine._closed = True  # type: ignore[attr-defined]  # no healing: the client is gone too
+    os.kill(_service(engine).pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(compilers, timeout=10)
+    assert not alive
+
+
+def _service_tree(engine: Executor) -> list[psutil.Process]:
+    service = engine._service  # type: ignore[attr-defined]
+    return psutil.Process(service.pid).children(recursive=True) if service else []
+
+
+def _wait_for(condition: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if found := condition():
+                return found
+        time.sleep(0.05)
+    raise AssertionError("waited a minute in vain")

@@ -76,13 +76,15 @@ class Builder:
 
     Args:
         cache: folder of the content-addressed cache; only this process and its like write to it.
+        scratch: folder in which builds happen, on the same file system.
         forkserver: forks the confined compilers.
         cores: says when a compiler may run.
         timeout: time for one build (in seconds).
     """
 
-    def __init__(self, cache: Path, forkserver: ForkServer, cores: Cores, timeout: float):
+    def __init__(self, cache: Path, scratch: Path, forkserver: ForkServer, cores: Cores, timeout: float):
         self._cache = cache
+        self._scratch = scratch
         self._forkserver = forkserver
         self._cores = cores
         self._timeout = timeout
@@ -103,8 +105,7 @@ class Builder:
             tuning = tuple(flag for flag in PRECOMPILED_TUNING if flag in flags)
             header = self._precompiled(TVM_HEADERS, tuning) if unit["loader"] == "tvm_ffi" else None
             include = f'#include "{header}"\n' if header else TORCH_HEADERS
-            self._cache.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=self._cache, prefix="building-") as name:
+            with tempfile.TemporaryDirectory(dir=self._scratch) as name:
                 work = Path(name) / "unit"
                 work.mkdir()
                 (work / "main.cpp").write_text(f'{include}#line 1 "kernel.cpp"\n{source}', encoding="utf-8")
@@ -127,8 +128,7 @@ class Builder:
         folder = self._cache / "headers" / key[:16]
         with self._locks[key]:
             if not folder.exists():
-                self._cache.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryDirectory(dir=self._cache, prefix="building-") as name:
+                with tempfile.TemporaryDirectory(dir=self._scratch) as name:
                     work = Path(name) / "headers"
                     work.mkdir()
                     (work / "loader.h").write_text(headers)

@@ -105,6 +105,10 @@ def _compile(
     os.closerange(3, 4096)
     os.chdir(folder)
     confine(Path(folder), Limits(memory_bytes, file_bytes), readable=tuple(readable), may_exec=True)
+    compiler = os.fork()
+    if compiler:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(compiler, 0)[1]) & 0xFF)
+    tie_to_parent()
     environment = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": folder, "HOME": folder, "LC_ALL": "C"}
     os.execvpe(command[0], command, environment)
 

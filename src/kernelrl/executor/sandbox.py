@@ -23,6 +23,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWIPC = 0x08000000
 _CLONE_NEWUSER = 0x10000000
+_CLONE_NEWPID = 0x20000000
 _CLONE_NEWNET = 0x40000000
 _CLONE_THREAD = 0x00010000
 _PR_SET_PDEATHSIG = 1
@@ -68,7 +69,8 @@ def confine(scratch: Path, limits: Limits, readable: tuple[str, ...] = (), may_e
         scratch: the only folder that it may write to.
         limits: memory, file size, open files.
         readable: what it may read beside the system's and Python's libraries.
-        may_exec: allow child processes (a compiler needs them).
+        may_exec: allow child processes (a compiler needs them); they share a process namespace, whose first process
+            takes the others along when it ends.
 
     Returns:
         Names of those `LAYERS` that hold.
@@ -88,7 +90,7 @@ def confine(scratch: Path, limits: Limits, readable: tuple[str, ...] = (), may_e
 
 def _enter_namespaces(scratch: Path, scratch_bytes: int | None) -> bool:
     uid, gid = os.getuid(), os.getgid()
-    flags = _CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC | (_CLONE_NEWNS if scratch_bytes else 0)
+    flags = _CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC | (_CLONE_NEWNS if scratch_bytes else _CLONE_NEWPID)
     if _LIBC.unshare(flags) != 0:
         return False
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):

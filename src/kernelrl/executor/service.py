@@ -114,7 +114,7 @@ class Service:
         self.scratch = _scratch(self.cache / "scratch")
         self.forkserver = ForkServer(environment, on_death=lambda: os._exit(1))  # the client starts another service
         self.cores = Cores(self.workers)
-        self.builder = Builder(self.cache, self.forkserver, self.cores, settings.build_timeout_s)
+        self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s)
         self.references = References(self._reference)
         self.verdicts = diskcache.Cache(str(self.cache / "verdicts"), size_limit=1 << 32)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
