@@ -206,7 +206,7 @@ def _judge(
 
 
 def _record_id(task: Task, proposal: Proposal) -> str:
-    return f"curate/{task.id}/{hashlib.sha256(proposal.source.encode()).hexdigest()[:12]}"
+    return f"curate/{task.id}/{hashlib.sha256(proposal.completion().encode()).hexdigest()[:12]}"
 
 
 def task_row(task: Task, cfg: DictConfig) -> dict[str, Any]:
