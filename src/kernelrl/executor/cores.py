@@ -13,6 +13,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from kernelrl.executor.process import Process, ProcessTimeout
 
 
 class Cores:
@@ -52,6 +55,26 @@ class Cores:
         finally:
             with self._condition:
                 self._groups.discard(group)
+
+    def next_message(self, process: Process, nonce: str, timeout: float) -> dict[str, Any]:
+        """What a frozen process says next, given `timeout` seconds in which it was not stopped for a measurement.
+
+        Raises:
+            ProcessDied, ProcessTimeout, ForgedMessage
+        """
+        with self.stoppable(process.pid):
+            process.thaw()
+            while True:
+                paused = self._paused_s
+                try:
+                    message = process.next_message(nonce, timeout)
+                    break
+                except ProcessTimeout:
+                    timeout = self._paused_s - paused
+                    if timeout <= 0:
+                        raise
+        process.freeze()
+        return message
 
     @contextmanager
     def measuring(self) -> Iterator[None]:

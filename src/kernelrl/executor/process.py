@@ -126,7 +126,9 @@ def explain_status(status: int | None) -> str:
 
 
 class Process:
-    """One contestant. Use as a context manager: leaving it kills the process and removes its scratch folder.
+    """One contestant, frozen except between a question and its answer.
+
+    Use it as a context manager: leaving it kills the process and removes its scratch folder.
 
     Args:
         forkserver: forks it.
@@ -152,6 +154,7 @@ class Process:
         except (ProcessDied, ProcessTimeout) as error:
             self.close()
             raise InfrastructureError(f"a contestant's process did not start: {error}") from None
+        self.freeze()
 
     def __enter__(self) -> Process:
         return self
@@ -182,19 +185,13 @@ class Process:
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), num_bytes, max(0, size - num_bytes)).decode("utf-8", "replace")
 
-    def ask(self, message: dict[str, Any], timeout: float, fds: tuple[int, ...] = ()) -> dict[str, Any]:
-        """Send a question and return the answer, awaited for `timeout` seconds; the process runs meanwhile and after.
+    def ask(self, message: dict[str, Any], timeout: float, fds: tuple[int, ...] = ()) -> tuple[dict[str, Any], float]:
+        """Put a question: the answer within `timeout` seconds, and the time between thawing and answer (in seconds).
 
         Raises:
             ProcessDied, ProcessTimeout, ForgedMessage
         """
         nonce = self.post(message, fds)
-        self.thaw()
-        return self.next_message(nonce, timeout)
-
-    def timed(self, message: dict[str, Any], timeout: float) -> tuple[dict[str, Any], float]:
-        """Ask a frozen process and freeze it again: the answer, and the time from thawing to answer (in seconds)."""
-        nonce = self.post(message)
         started = time.perf_counter()
         self.thaw()
         reply = self.next_message(nonce, timeout)

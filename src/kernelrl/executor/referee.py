@@ -64,7 +64,7 @@ def judge(
         reference: gives the task's reference; called when the static rules have passed.
         start: starts a contestant process.
         builder: builds what the candidate asks for.
-        cores: candidates are loaded and built side by side; while one is measured nothing else runs.
+        cores: candidates are loaded, built and checked side by side; while one is timed nothing else runs.
 
     Raises:
         TaskError: the reference does not run.
@@ -79,10 +79,10 @@ def judge(
         try:
             with cores.preparing():
                 arena = _load(process, source, ours, settings, builder, cores, found)
+                _run_trials(process, arena, ours, settings, cores, found)
             interpreted = request.dialect == "triton" and not torch.cuda.is_available()
-            with cores.measuring(), ours.lock:
-                _run_trials(process, arena, ours, settings, found)
-                if settings.timing and not interpreted:
+            if settings.timing and not interpreted:
+                with ours.lock, cores.measuring(), ours.alone():
                     _time_pairs(process, arena, ours, settings, found)
         finally:
             found.log = process.log_tail()
@@ -122,16 +122,15 @@ def _load(
     cores: Cores,
     found: _Findings,
 ) -> Arena:
-    """Import the candidate and construct its model, serving the builds it asks for; leaves the process frozen."""
+    """Import the candidate and construct its model, serving the builds that it asks for."""
     arena = Arena(ours.layout)
     try:
         arena.attach(process, settings.load_timeout_s)
         message: dict[str, Any] = {"do": "load", "source": source, "entry": ENTRY_POINT} | ours.init
         nonce = process.post(message)
         left = settings.load_timeout_s
-        while "build" in (message := _next_message(process, nonce, left, cores)):
+        while "build" in (message := cores.next_message(process, nonce, left)):
             _serve_build(process, message["build"], builder, found)
-        process.freeze()
     except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
         raise _broke_off(error, "while it was loaded", settings.load_timeout_s, found) from None
     failed_builds = [built for built in found.builds if not built.ok]
@@ -143,19 +142,6 @@ def _load(
         raise _Ended("runtime_error", f"Loading failed: {message.get('message', '')}")
     found.stage = "compiled"
     return arena
-
-
-def _next_message(process: Process, nonce: str, timeout: float, cores: Cores) -> dict[str, Any]:
-    """What the process says next, given `timeout` seconds in which it was not stopped for a measurement."""
-    with cores.stoppable(process.pid):
-        while True:
-            paused = cores.paused_s
-            try:
-                return process.next_message(nonce, timeout)
-            except ProcessTimeout:
-                timeout = cores.paused_s - paused
-                if timeout <= 0:
-                    raise
 
 
 def _serve_build(process: Process, unit: Any, builder: Builder, found: _Findings) -> None:
@@ -172,12 +158,21 @@ def _serve_build(process: Process, unit: Any, builder: Builder, found: _Findings
             process.reply({"ok": True, "log": ""}, fds=(file.fileno(),))
 
 
-def _run_trials(process: Process, arena: Arena, ours: Reference, settings: ExecutorSettings, found: _Findings) -> None:
+def _run_trials(
+    process: Process, arena: Arena, ours: Reference, settings: ExecutorSettings, cores: Cores, found: _Findings
+) -> None:
     """Check outputs on fresh inputs. The first trial also records which library operators ran."""
     for trial in range(settings.trials):
-        operation = "trace" if trial == 0 else "run"
-        reply, _ = _run(process, arena, ours, ours.case(trial), trial, settings, found, operation)
-        if operation == "trace":
+        with ours.lock:
+            case = ours.case(trial)
+        arena.bytes.copy_(case.image)
+        try:
+            nonce = process.post({"do": "run" if trial else "trace"})
+            reply = cores.next_message(process, nonce, settings.run_timeout_s)
+        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+            raise _broke_off(error, "while it ran", settings.run_timeout_s, found) from None
+        _examine(reply, process, arena, ours, case, found)
+        if trial == 0:
             _judge_operators(reply, found)
         found.stage = "ran"
     if found.errors:
@@ -203,12 +198,16 @@ def _time_pairs(process: Process, arena: Arena, ours: Reference, settings: Execu
     deadline = time.monotonic() + settings.timing_budget_s
     for pair in range(settings.max_pairs):
         case = ours.case(settings.trials + pair)
-        reference_first = pair % 2 == 0
-        before = ours.time(case) if reference_first else None
-        _, seconds = _run(process, arena, ours, case, found.trials, settings, found, "run")
+        before = ours.time(case) if pair % 2 == 0 else None
+        arena.bytes.copy_(case.image)
+        try:
+            reply, seconds = process.ask({"do": "run"}, settings.run_timeout_s)
+        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+            raise _broke_off(error, "while it was timed", settings.run_timeout_s, found) from None
+        _examine(reply, process, arena, ours, case, found)
         if found.errors:
             raise _Ended("incorrect", f"Wrong output in a timed run: {found.errors[0].message}.")
-        found.pairs.append((before if before is not None else ours.time(case), seconds))
+        found.pairs.append((ours.time(case) if before is None else before, seconds))
         if pair + 1 >= settings.min_pairs:
             low, high = bootstrap_interval(_ratios(found))
             if high - low < settings.target_width * float(np.median(_ratios(found))) or time.monotonic() > deadline:
@@ -219,22 +218,11 @@ def _ratios(found: _Findings) -> list[float]:
     return [ours / theirs for ours, theirs in found.pairs]
 
 
-def _run(
-    process: Process,
-    arena: Arena,
-    ours: Reference,
-    case: Case,
-    trial: int,
-    settings: ExecutorSettings,
-    found: _Findings,
-    operation: str,
-) -> tuple[dict[str, Any], float]:
-    """One run on one case: write the inputs, time the call, read and compare the outputs, look for foul play."""
-    arena.bytes.copy_(case.image)
-    try:
-        reply, seconds = process.timed({"do": operation}, settings.run_timeout_s)
-    except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
-        raise _broke_off(error, "while it ran", settings.run_timeout_s, found) from None
+def _examine(
+    reply: dict[str, Any], process: Process, arena: Arena, ours: Reference, case: Case, found: _Findings
+) -> None:
+    """After one call, with the process frozen: read and compare the outputs, and look for foul play."""
+    trial = found.trials
     found.trials += 1
     if "failed" in reply:
         message = str(reply.get("message", ""))
@@ -251,7 +239,6 @@ def _run(
             pointer = item.get("pointer") if isinstance(item, dict) else None
             if isinstance(pointer, int) and arena.address <= pointer < arena.address + ours.layout["size"]:
                 _foul(found, "output_aliases_input", "an output lies in the memory of an input")
-    return reply, seconds
 
 
 def _compare(

@@ -6,7 +6,8 @@ import hashlib
 import mmap
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 
 from kernelrl.errors import TaskError
 from kernelrl.executor import compare, wire
+from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import ForgedMessage, Process, ProcessDied, ProcessTimeout
 from kernelrl.task import Task
 
@@ -44,7 +46,7 @@ class Arena:
 
     def attach(self, process: Process, timeout: float) -> None:
         """Let a process map it, before it sees untrusted text: then the address that it names can be believed."""
-        reply = process.ask({"do": "attach", **self._layout}, timeout, fds=(self._fd,))
+        reply, _ = process.ask({"do": "attach", **self._layout}, timeout, fds=(self._fd,))
         self.address = _succeeded(reply)["attached"]
         os.close(self._fd)
 
@@ -55,6 +57,7 @@ class Reference:
     Args:
         task: the task.
         start: starts a contestant process.
+        cores: says when it may run, unless it is alone.
         seed: root of the seeds; it also seeds the construction of the model.
         secret: makes the seeds of the inputs impossible to guess for who knows the task and the seed.
         load_timeout, run_timeout: time for loading it, and for one call (in seconds).
@@ -64,11 +67,20 @@ class Reference:
     """
 
     def __init__(
-        self, task: Task, start: Callable[[], Process], seed: int, secret: str, load_timeout: float, run_timeout: float
+        self,
+        task: Task,
+        start: Callable[[], Process],
+        cores: Cores,
+        seed: int,
+        secret: str,
+        load_timeout: float,
+        run_timeout: float,
     ):
         self.task = task
         self.lock = threading.Lock()
         self.seed = seed
+        self._cores = cores
+        self._alone = False
         self._secret = secret
         self._timeout = run_timeout
         self._cases: dict[int, Case] = {}
@@ -106,10 +118,9 @@ class Reference:
                 )
         self.returns_input = any(self.owns(described) for described in self.native)
         self.changes_inputs = not torch.equal(self.arena.bytes, self._image(drawn))
-        self.process.freeze()
 
     def case(self, index: int) -> Case:
-        """The case of that index; drawn at its first use. The caller holds `lock`."""
+        """The case of that index, drawn at its first use. The caller holds `lock`, and the cores only in `alone`."""
         if index not in self._cases:
             drawn = self._ask({"do": "inputs", "seed": self._case_seed(index)})
             image = self._image(drawn)
@@ -126,8 +137,16 @@ class Reference:
                 for described, native in zip(exact["tensors"], self.native, strict=True)
             ]
             self._cases[index] = Case(image, after, expected)
-            self.process.freeze()
         return self._cases[index]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """For a caller that has the cores to itself: the reference need not wait for them."""
+        self._alone = True
+        try:
+            yield
+        finally:
+            self._alone = False
 
     @property
     def num_bytes(self) -> int:
@@ -141,7 +160,7 @@ class Reference:
         """Time of one reference call on fresh inputs (in seconds). The caller holds `lock`."""
         self.arena.bytes.copy_(case.image)
         try:
-            reply, seconds = self.process.timed({"do": "run"}, self._timeout)
+            reply, seconds = self.process.ask({"do": "run"}, self._timeout)
         except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
             raise self._broken(error) from None
         _succeeded(reply)
@@ -194,7 +213,10 @@ class Reference:
 
     def _ask(self, message: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
         try:
-            reply = self.process.ask(message, timeout or self._timeout)
+            if self._alone:
+                reply, _ = self.process.ask(message, timeout or self._timeout)
+            else:
+                reply = self._cores.next_message(self.process, self.process.post(message), timeout or self._timeout)
         except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
             raise self._broken(error) from None
         if "failed" in reply:

@@ -157,10 +157,9 @@ class Service:
     def _reference(self, task: Task) -> Reference:
         task.check_source()
         settings = self.settings
-        with self.cores.measuring():
-            return Reference(
-                task, self._start, settings.seed, self.secret, settings.load_timeout_s, settings.run_timeout_s
-            )
+        limits = settings.load_timeout_s, settings.run_timeout_s
+        with self.cores.preparing():
+            return Reference(task, self._start, self.cores, settings.seed, self.secret, *limits)
 
     def _key(self, request: Request) -> str:
         candidate = request.candidate.digest if request.candidate else None
