@@ -294,7 +294,7 @@ def test_a_killed_service_leaves_no_compiler_behind(executor_cache: Path) -> Non
         "template <int N, int M> struct Grid { static constexpr long v = Grid<N - 1, M>::v + Grid<N, M - 1>::v; };\n"
         "template <int M> struct Grid<0, M> { static constexpr long v = 1; };\n"
         "template <int N> struct Grid<N, 0> { static constexpr long v = 1; };\n"
-        "constexpr long slow = Grid<700, 700>::v;\nvoid kernel",
+        "constexpr long slow = Grid<400, 400>::v;\nvoid kernel",
     )
     engine = make_executor({**FAST, "cache_dir": str(executor_cache), "verdict_cache": False})
     threading.Thread(target=lambda: list(engine.stream([request(bomb)])), daemon=True).start()

@@ -108,8 +108,9 @@ def _draw_composition(
     head = [*by_category["matmul"]] if rng.random() < 1 / 8 else []
     tail = [rng.choice([*by_category["reduction"], *by_category["loss"]])] if rng.random() < 1 / 2 else []
     in_between: tuple[Category, ...] = ("elementwise", "broadcast", "normalisation")
+    available = sum(len(by_category[category]) for category in in_between)
     middle: list[str] = []
-    while len(middle) < length - len(head) - len(tail):
+    while len(middle) < min(length - len(head) - len(tail), available):
         (category,) = rng.choices(in_between, (6, 2, 2))
         name = rng.choice(by_category[category])
         if name not in middle:
