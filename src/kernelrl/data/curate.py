@@ -26,7 +26,7 @@ from kernelrl.data import filters, sources
 from kernelrl.data.tables import write_table
 from kernelrl.data.teachers import Proposal, Teacher, make_teacher
 from kernelrl.errors import UserError
-from kernelrl.executor.api import Executor, Request, make_executor
+from kernelrl.executor.api import Executor, Request, deciding_settings, make_executor
 from kernelrl.prompts import build_prompt, to_text
 from kernelrl.records import Ledger, Record, write_json
 from kernelrl.run import open_stage
@@ -79,7 +79,7 @@ def run(cfg: DictConfig) -> Path:
         "tasks": cfg.tasks,
         "teacher": cfg.teacher,
         "prompt": cfg.prompt,
-        "executor": cfg.executor,
+        "executor": deciding_settings(to_dict(cfg.executor)),
         "num_triples": cfg.curate.num_triples,
         "min_ms": cfg.curate.min_ms,
         "timing": cfg.curate.timing,

@@ -17,13 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kernelrl import __version__
 from kernelrl.candidate import Completion
+from kernelrl.configs import to_dict
 from kernelrl.console import make_console, track
 from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
 from kernelrl.eval import metrics
 from kernelrl.eval.provenance import git_version, package_versions
 from kernelrl.eval.table import make_table
-from kernelrl.executor.api import Executor, Request, make_executor
+from kernelrl.executor.api import Executor, Request, deciding_settings, make_executor
 from kernelrl.prompts import Message, to_text
 from kernelrl.records import Ledger, Record, write_json
 from kernelrl.rewards import Reward, make_reward
@@ -99,7 +100,7 @@ def run(cfg: DictConfig) -> Path:
     prompts = {task.id: row["prompt"] for task, row in zip(tasks, rows, strict=True)}
     to_compute = metrics.Settings(k=settings.k, fast_p=settings.fast_p, bootstrap=settings.bootstrap, seed=cfg.seed)
     asked = _what_decides(cfg, settings)
-    executor_settings: Any = OmegaConf.to_container(cfg.executor, resolve=True)
+    executor_settings = to_dict(cfg.executor)
     records: dict[str, list[Record]] = {}
     summaries: dict[str, Any] = {}
     with (
@@ -178,7 +179,7 @@ def _what_decides(cfg: DictConfig, settings: EvalSettings) -> dict[str, Any]:
         "dialect": cfg.dialect,
         "seed": cfg.seed,
         "reward": cfg.reward,
-        "executor": cfg.executor,
+        "executor": deciding_settings(to_dict(cfg.executor)),
     }
 
 

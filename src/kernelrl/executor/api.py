@@ -65,6 +65,15 @@ class ExecutorSettings(BaseModel):
     """Root of the hidden input seeds."""
 
 
+INCIDENTAL = frozenset({"cache_dir", "verdict_cache", "workers"})
+"""Settings that do not change what a verdict says."""
+
+
+def deciding_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without those that do not change what a verdict says: a run may be resumed with others of these."""
+    return {name: value for name, value in settings.items() if name not in INCIDENTAL}
+
+
 class Executor(Protocol):
     """Judges candidates. Thread-safe; close it or use it as a context manager."""
 

@@ -26,7 +26,7 @@ import torch
 
 from kernelrl.errors import InfrastructureError, TaskError
 from kernelrl.executor import machine, sandbox, wire
-from kernelrl.executor.api import ExecutorSettings, Request
+from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request
 from kernelrl.executor.builder import Builder
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import ForkServer, Process
@@ -163,13 +163,12 @@ class Service:
 
     def _key(self, request: Request) -> str:
         candidate = request.candidate.digest if request.candidate else None
-        irrelevant = {"cache_dir", "verdict_cache", "workers"}
         parts = (
             CACHE_FORMAT,
             request.task.digest,
             candidate,
             request.dialect,
-            self.settings.model_dump_json(exclude=irrelevant),
+            self.settings.model_dump_json(exclude=set(INCIDENTAL)),
             machine.fingerprint(),
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()

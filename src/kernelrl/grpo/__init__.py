@@ -16,7 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 from kernelrl import models
 from kernelrl.configs import to_dict
 from kernelrl.data.tables import read_table
-from kernelrl.executor.api import make_executor
+from kernelrl.executor.api import deciding_settings, make_executor
 from kernelrl.grpo.judge import Judge
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
@@ -55,7 +55,7 @@ def run(cfg: DictConfig) -> Path:
         "policy": digests(policy_folder),
         "data": digest(tasks_file),
         "reward": cfg.reward,
-        "executor": cfg.executor,
+        "executor": deciding_settings(to_dict(cfg.executor)),
         "trainer": cfg.grpo.trainer,
         "peft": cfg.grpo.peft,
     }
