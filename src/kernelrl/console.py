@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Protocol
 
 from rich.console import Console
 from rich.logging import RichHandler
@@ -47,12 +48,12 @@ def set_up_logging() -> None:
     logging.getLogger("kernelrl").setLevel(logging.INFO)
 
 
-class Tracker:
+class Tracker(Protocol):
     """What `track` yields. A note is a short text behind the bar, e.g. `317 correct`."""
 
     def advance(self, n: int = 1, note: str = "") -> None:
         """Count `n` more finished items."""
-        raise NotImplementedError
+        ...
 
 
 @contextmanager

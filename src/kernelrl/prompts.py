@@ -39,7 +39,7 @@ def build_prompt(task: Task, dialect: str, style: str) -> list[Message]:
                 f"Write the kernel in {language.title}. Answer with your reasoning in <think> tags and then one Python "
                 "code block that defines `ModelNew`, which takes the same arguments as `Model`. Every computation must "
                 "happen inside your kernel; from torch use only allocation and views.\n\n"
-                f"For example, this program:\n{_fence(language.example_task)}\n"
+                f"For example, this program:\n{_fence(dialects.EXAMPLE_TASK)}\n"
                 f"is replaced by this answer:\n{_fence(language.example)}\n"
                 f"Now replace this program:\n{_fence(task.source)}"
             )

@@ -13,6 +13,22 @@ from pkgutil import iter_modules
 from kernelrl.errors import UserError
 from kernelrl.verdict import Violation
 
+EXAMPLE_TASK = """\
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2.0
+
+def get_inputs():
+    return [torch.randn(1024, 1024)]
+
+def get_init_inputs():
+    return []
+"""
+"""The task that every dialect's example solves (KernelBench format)."""
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -22,14 +38,12 @@ class Dialect:
         name: as it stands in configs, candidates and verdicts.
         title: how a prompt names it, e.g. "C++ with OpenMP".
         find_violations: source text -> the rules that it breaks; empty for a genuine kernel.
-        example: a complete honest candidate, shown in prompts as the one-shot example.
-        example_task: the task that the example solves (KernelBench format).
+        example: a complete honest candidate for `EXAMPLE_TASK`, shown in prompts as the one-shot example.
     """
 
     name: str
     title: str
     find_violations: Callable[[str], list[Violation]]
-    example_task: str
     example: str
 
 

@@ -86,21 +86,6 @@ def _check_cpp(text: str, line: int) -> list[Violation]:
     return violations
 
 
-EXAMPLE_TASK = """\
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x) * 2.0
-
-def get_inputs():
-    return [torch.randn(1024, 1024)]
-
-def get_init_inputs():
-    return []
-"""
-
 EXAMPLE = '''\
 import torch
 import torch.nn as nn
@@ -124,4 +109,4 @@ class ModelNew(nn.Module):
         return out
 '''
 
-DIALECT = Dialect("cpp", "C++ with OpenMP", find_violations, EXAMPLE_TASK, EXAMPLE)
+DIALECT = Dialect("cpp", "C++ with OpenMP", find_violations, EXAMPLE)

@@ -40,21 +40,6 @@ def _is_launched(tree: ast.Module, kernels: set[str]) -> bool:
     return False
 
 
-EXAMPLE_TASK = """\
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x) * 2.0
-
-def get_inputs():
-    return [torch.randn(1024, 1024)]
-
-def get_init_inputs():
-    return []
-"""
-
 EXAMPLE = """\
 import torch
 import torch.nn as nn
@@ -76,4 +61,4 @@ class ModelNew(nn.Module):
         return out
 """
 
-DIALECT = Dialect("triton", "Triton", find_violations, EXAMPLE_TASK, EXAMPLE)
+DIALECT = Dialect("triton", "Triton", find_violations, EXAMPLE)

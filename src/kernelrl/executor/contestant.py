@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -198,7 +199,7 @@ class OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def _route_builds(build: Any) -> None:
+def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
     """Send every inline C++ build of the candidate to the builder, whichever loader it uses."""
     import torch.utils.cpp_extension
     import tvm_ffi
@@ -207,8 +208,17 @@ def _route_builds(build: Any) -> None:
     def as_list(value: Any) -> list[str]:
         return [value] if isinstance(value, str) else [str(item) for item in value or ()]
 
-    def functions_of(value: Any) -> list[str]:
-        return list(value) if isinstance(value, dict) else as_list(value)
+    def compiled(loader: str, name: str, cpp: Any, cuda: Any, functions: Any, cflags: Any, ldflags: Any) -> Path:
+        unit = {
+            "loader": loader,
+            "name": name,
+            "cpp": as_list(cpp),
+            "cuda": as_list(cuda),
+            "functions": list(functions) if isinstance(functions, dict) else as_list(functions),
+            "cflags": as_list(cflags),
+            "ldflags": as_list(ldflags),
+        }
+        return build(unit)
 
     def tvm_load_inline(
         name: str,
@@ -220,16 +230,8 @@ def _route_builds(build: Any) -> None:
         extra_ldflags: Any = None,
         **ignored: Any,
     ) -> Any:
-        unit = {
-            "loader": "tvm_ffi",
-            "name": name,
-            "cpp": as_list(cpp_sources),
-            "cuda": as_list(cuda_sources),
-            "functions": functions_of(functions),
-            "cflags": as_list(extra_cflags),
-            "ldflags": as_list(extra_ldflags),
-        }
-        return tvm_ffi.load_module(str(build(unit)))
+        path = compiled("tvm_ffi", name, cpp_sources, cuda_sources, functions, extra_cflags, extra_ldflags)
+        return tvm_ffi.load_module(str(path))
 
     def torch_load_inline(
         name: str,
@@ -241,16 +243,8 @@ def _route_builds(build: Any) -> None:
         extra_ldflags: Any = None,
         **ignored: Any,
     ) -> ModuleType:
-        unit = {
-            "loader": "torch",
-            "name": name,
-            "cpp": as_list(cpp_sources),
-            "cuda": as_list(cuda_sources),
-            "functions": functions_of(functions),
-            "cflags": as_list(extra_cflags),
-            "ldflags": as_list(extra_ldflags),
-        }
-        spec = importlib.util.spec_from_file_location(name, build(unit))
+        path = compiled("torch", name, cpp_sources, cuda_sources, functions, extra_cflags, extra_ldflags)
+        spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
