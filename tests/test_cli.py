@@ -53,7 +53,7 @@ def test_help_of_a_tool(capsys, command):
         (["sft", "recipe"], "error: 'recipe' is not an override; write key=value, e.g. seed=1 or recipe=toy\n"),
         (["sft", "--bogus"], "error: unrecognized arguments: --bogus; see `kernelrl COMMAND --help`\n"),
         (["sft", "name=${nam}"], "error: Interpolation key 'nam' not found; full_key: curate.folder\n"),
-        (["curate", "dialect=cobol"], "error: dialect 'cobol' is not known; choose one of cpp, triton\n"),
+        (["curate", "dialect=cobol"], "error: dialect 'cobol' is not known; choose one of cpp, cuda, python, triton\n"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(capsys, monkeypatch, tmp_path, arguments, message):

@@ -33,7 +33,7 @@ Judge a kernel (Python source that defines ModelNew) against a KernelBench-forma
 get_init_inputs): is it a genuine kernel, does it compile, are its outputs right, how fast is it?"""
 EPILOG = """\
 main overrides:
-  dialect=cpp|triton       otherwise seen from the kernel's source
+  dialect=cpp|triton|cuda|python   otherwise seen from the kernel's source
   executor.trials=N        runs on fresh inputs whose outputs must be right
   executor.timing=false    check only
   executor.device=cuda     otherwise a GPU where there is one
@@ -68,14 +68,17 @@ def main(arguments: list[str]) -> int:
 
 
 def detect_dialect(source: str) -> str:
-    """The dialect of a kernel by what it imports: `triton` where it imports triton, otherwise `cpp`."""
+    """The dialect of a kernel: `triton` where it imports triton, `cuda` where it has CUDA sources, otherwise `cpp`."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return "cpp"
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    return "triton" if any(module.partition(".")[0] == "triton" for module in modules) else "cpp"
+    if any(module.partition(".")[0] == "triton" for module in modules):
+        return "triton"
+    keywords = {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)}
+    return "cuda" if "cuda_sources" in keywords else "cpp"
 
 
 class _Parser(argparse.ArgumentParser):

@@ -38,7 +38,7 @@ TOOLS = {
 SHARED_OVERRIDES = """\
   recipe=NAME          a set of choices that belong together: demo (20 minutes on two cores), toy (3 minutes)
   output_dir=FOLDER    where everything goes (default outputs/NAME); the same command resumes there
-  name=NAME seed=N dialect=cpp|triton model=NAME executor=NAME reward=NAME tracker=wandb|none"""
+  name=NAME seed=N dialect=cpp|triton|cuda|python model=NAME executor=NAME reward=NAME tracker=wandb|none"""
 SHARED_OPTIONS = """\
   --cfg job            print the config and stop; with --resolve, interpolations filled in
   -m, --multirun       run once per combination of comma-separated values, each in a folder named by its overrides
@@ -92,6 +92,8 @@ def _run_stage(command: str, rest: list[str]) -> None:
     from kernelrl import configs
     from kernelrl.console import set_up_logging
 
+    if command == "eval":
+        rest = [f"import.folder={word}" if Path(word).is_dir() else word for word in rest]
     overrides = _overrides(rest)
     configs.check_overrides(overrides)
     set_up_logging()

@@ -76,8 +76,7 @@ def examine() -> list[Finding]:
     # the sandbox comes first: its children are forked before torch has started threads
     sandbox = list(_sandbox())
     machine, libraries, compilers = list(_machine()), list(_libraries()), list(_compilers())
-    has_gpu = any(finding.name == "GPU" and finding.state == "ok" for finding in machine)
-    return [*machine, *libraries, *compilers, *sandbox, *_dialects(compilers, has_gpu), *_trackers(), *_cluster()]
+    return [*machine, *libraries, *compilers, *sandbox, *_dialects(compilers), *_trackers(), *_cluster()]
 
 
 def _sandbox() -> Iterator[Finding]:
@@ -259,7 +258,7 @@ def _program(name: str, version: str | None, install: str) -> Finding:
     return Finding("compilers", name, "ok", version)
 
 
-def _dialects(compilers: list[Finding], has_gpu: bool) -> Iterator[Finding]:
+def _dialects(compilers: list[Finding]) -> Iterator[Finding]:
     working = {finding.name for finding in compilers if finding.state == "ok"}
     for name in dialects.names():
         if name == "cpp":
@@ -268,13 +267,23 @@ def _dialects(compilers: list[Finding], has_gpu: bool) -> Iterator[Finding]:
             yield Finding(
                 "dialects", name, "ok" if works else "missing", detail, None if works else "apt-get install g++"
             )
+        elif name == "triton" and find_spec("triton") is None:
+            yield Finding("dialects", name, "missing", "needs triton", "pip install triton")
         elif name == "triton":
-            if find_spec("triton") is None:
-                yield Finding("dialects", name, "missing", "needs triton", "pip install triton")
-            elif has_gpu:
-                yield Finding("dialects", name, "ok", "compiled, run and timed on the GPU")
-            else:
-                yield Finding("dialects", name, "limited", "run in Triton's interpreter; not timed without a GPU")
+            detail = "run in Triton's interpreter, not timed; compiled for a named GPU (executor.gpu_arch)"
+            yield Finding("dialects", name, "limited", detail)
+        elif name == "cuda":
+            works = "nvcc" in working
+            detail = "compiled for a named GPU (executor.gpu_arch), not run" if works else "needs nvcc"
+            yield Finding(
+                "dialects",
+                name,
+                "limited" if works else "missing",
+                detail,
+                None if works else "pip install nvidia-cuda-nvcc, or NVIDIA's CUDA toolkit",
+            )
+        else:
+            yield Finding("dialects", name, "ok", "run and timed on the CPU")
 
 
 def _trackers() -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from kernelrl.executor import ExecutorSettings
 from kernelrl.rewards import make_reward
 from kernelrl.run import is_done, require_free_disk
 
-COMPILERS = {"cpp": ("g++", "apt-get install g++")}
+COMPILERS = {"cpp": ("g++", "apt-get install g++"), "cuda": ("nvcc", "pip install nvidia-cuda-nvcc")}
 """By dialect: the program that builds it, and the line that installs the program."""
 FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 28, "report": 1 << 26}
 """Disk that a stage needs at least (in bytes). How large the checkpoints of a model are, its training stage checks."""
@@ -35,7 +35,7 @@ def require_all(cfg: DictConfig, stages: Sequence[str]) -> None:
         require_free_disk(cfg.output_dir, sum(FREE_BYTES[stage] for stage in waiting))
     if {"grpo", "eval"} & set(waiting):
         make_reward(cfg.reward)
-    if "eval" in waiting:
+    if "eval" in waiting and "import" not in cfg:
         from kernelrl.eval.stage import read_settings
 
         read_settings(cfg.eval)

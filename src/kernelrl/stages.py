@@ -48,8 +48,17 @@ STAGES = {
         summary="compare policies on the held-out tasks: pass@k, fast_p, speedup",
         module="kernelrl.eval",
         makes="OUTPUT_DIR/eval/POLICY: records/, metrics.json; OUTPUT_DIR/results.json",
-        overrides=("eval.samples=K", "eval.temperature=T", "+eval.policies.NAME=FOLDER"),
-        examples=("kernelrl eval recipe=toy", "kernelrl eval recipe=toy eval.samples=16 eval.folder=outputs/k16"),
+        overrides=(
+            "eval.samples=K",
+            "eval.temperature=T",
+            "+eval.policies.NAME=FOLDER",
+            "import=kernelbench_run FOLDER  judge KernelBench's run folder instead",
+        ),
+        examples=(
+            "kernelrl eval recipe=toy",
+            "kernelrl eval recipe=toy eval.samples=16 eval.folder=outputs/k16",
+            "kernelrl eval import=kernelbench_run runs/NAME import.problems=KernelBench executor=kernelbench",
+        ),
         inputs=("curate", "sft", "grpo"),
     ),
     "report": Stage(

@@ -1,4 +1,4 @@
-"""Estimates and their intervals: bootstrap, pass@k, fast_p. NumPy only.
+"""Estimates and their intervals: bootstrap, exact median, pass@k, fast_p. NumPy only.
 
 Shapes: N values or samples, T tasks, R resamples. Intervals are percentile bootstrap intervals (Efron 1979) and depend
 on nothing but the values and the seed.
@@ -6,6 +6,7 @@ on nothing but the values and the seed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -42,6 +43,35 @@ def bootstrap_interval(
     picks_RN = np.random.default_rng(seed).integers(values_N.size, size=(resamples, values_N.size))
     reduce = np.median if statistic == "median" else np.mean
     return _percentiles(reduce(values_N[picks_RN], axis=1), level)
+
+
+def median_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+    """Interval of the median of N independent values between two of them, exact for any distribution.
+
+    The interval from the k-th smallest to the k-th largest value misses the median with probability
+    `2 P(Binomial(N, 1/2) < k)`; k is the largest for which that is at most `1 - level`. A percentile bootstrap of the
+    median of ten values covers less than it says, this does not. Fewer than 6 values cannot give 95 %: then it is
+    their range.
+
+    Args:
+        values: (N,) numbers, e.g. the ratios of interleaved timing pairs.
+        level: coverage of the interval, 0 to 1.
+
+    Source: distribution-free interval by the sign test (Conover, Practical Nonparametric Statistics, section 3.2).
+
+    Raises:
+        ValueError: there are no values, or one is not finite.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    count = ordered.size
+    if ordered.ndim != 1 or not count or not np.isfinite(ordered).all():
+        raise ValueError(f"an interval needs one row of finite values, got {ordered}")
+    skipped, missed = 0, 2 * 0.5**count
+    while missed <= 1 - level and skipped < count // 2:
+        skipped += 1
+        missed += 2 * math.comb(count, skipped) * 0.5**count
+    rank = max(skipped - 1, 0)
+    return float(ordered[rank]), float(ordered[count - 1 - rank])
 
 
 def ratio_interval(

@@ -1,7 +1,9 @@
 """`Task`: a PyTorch program to replace, in KernelBench's format.
 
 The format is a Python file that defines `Model` (an `nn.Module`), `get_inputs()` (the arguments of `forward`) and
-`get_init_inputs()` (the arguments of `Model.__init__`). This file checks the text only; the executor runs it.
+`get_init_inputs()` (the arguments of `Model.__init__`). A task whose kernel must work in other sizes too says so:
+`SHAPE_RANGES = {"rows": (1, 300)}` names module-level constants that `get_inputs()` uses, with the smallest and the
+largest value that they may take. This file checks the text only; the executor runs it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from kernelrl.errors import TaskError
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
+SHAPE_RANGES = "SHAPE_RANGES"
 
 
 class Task(BaseModel):
@@ -44,6 +47,33 @@ class Task(BaseModel):
     def digest(self) -> str:
         """sha256 (hex) of all that decides a verdict: the source and the tolerances."""
         return hashlib.sha256(repr((self.source, self.rtol, self.atol)).encode()).hexdigest()
+
+    @cached_property
+    def shape_ranges(self) -> dict[str, tuple[int, int]]:
+        """Module-level constants that may take other values, with the smallest and the largest; mostly empty.
+
+        Raises:
+            TaskError: `SHAPE_RANGES` is not such a literal.
+        """
+        tree = ast.parse(self.source)
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [SHAPE_RANGES]:
+                return self._read_ranges(node, _assigned(tree))
+        return {}
+
+    def _read_ranges(self, node: ast.Assign, constants: set[str]) -> dict[str, tuple[int, int]]:
+        try:
+            ranges = {str(name): (int(low), int(high)) for name, (low, high) in ast.literal_eval(node.value).items()}
+        except (ValueError, TypeError, AttributeError):
+            raise TaskError(
+                f'task {self.id}: {SHAPE_RANGES} on line {node.lineno} is not a literal like {{"rows": (1, 300)}}'
+            ) from None
+        for name, (low, high) in ranges.items():
+            if name not in constants:
+                raise TaskError(f"task {self.id}: {SHAPE_RANGES} names {name!r}, which is no module-level constant")
+            if not 0 <= low <= high:
+                raise TaskError(f"task {self.id}: {SHAPE_RANGES}[{name!r}] is ({low}, {high}), an empty range")
+        return ranges
 
     @classmethod
     def from_file(cls, path: str | Path, **fields: object) -> Task:
@@ -87,3 +117,10 @@ class Task(BaseModel):
                 f"{name}: does not define {', '.join(missing)}; "
                 "a task needs class Model, get_inputs() and get_init_inputs()"
             )
+        _ = self.shape_ranges
+
+
+def _assigned(tree: ast.Module) -> set[str]:
+    """Names of the module's constants."""
+    targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+    return {target.id for target in targets if isinstance(target, ast.Name)}

@@ -12,7 +12,15 @@ from pydantic import BaseModel, ConfigDict, model_validator
 SCHEMA_VERSION = 1
 
 Status = Literal[
-    "correct", "incorrect", "illegal", "compile_error", "runtime_error", "timeout", "killed", "infrastructure"
+    "correct",
+    "incorrect",
+    "illegal",
+    "compile_error",
+    "runtime_error",
+    "timeout",
+    "killed",
+    "not_run",
+    "infrastructure",
 ]
 Stage = Literal["none", "parsed", "legal", "compiled", "ran", "correct"]
 STAGES: tuple[Stage, ...] = ("none", "parsed", "legal", "compiled", "ran", "correct")
@@ -40,6 +48,8 @@ class TrialError(_Frozen):
     """Index of the trial."""
     kind: Literal["mismatch", "shape", "dtype", "device", "count", "type", "layout", "non_finite", "exception"]
     message: str
+    inputs: str = "task"
+    """What the inputs were: the task's own (`task`), a hidden distribution (`ties`, …) or a hidden shape (`n=17`)."""
     max_abs: float | None = None
     """Largest absolute difference from the reference (in the output's unit)."""
     max_rel: float | None = None
@@ -58,6 +68,17 @@ class Speedup(_Frozen):
     """Number of (reference, candidate) pairs measured."""
 
 
+class Conditions(_Frozen):
+    """Under which conditions the times were taken."""
+
+    cache: Literal["warm", "cold"]
+    """Processor caches before each call: as the writing of the inputs leaves them, or flushed."""
+    load: float
+    """Runnable processes on the machine, mean over a minute (beside it, nothing of this executor runs)."""
+    clock_mhz: float | None
+    """Mean clock of the cores (in MHz); None: the machine does not say."""
+
+
 class Build(_Frozen):
     """What compiling the candidate's native code came to."""
 
@@ -69,6 +90,22 @@ class Build(_Frozen):
     """Number of native modules."""
     log: str = ""
     """Compiler output, shortened."""
+
+
+class GpuBuild(_Frozen):
+    """What compiling one kernel for a GPU that is not here came to."""
+
+    kernel: str
+    arch: str
+    """The GPU's architecture, e.g. `sm_90`."""
+    ok: bool
+    log: str = ""
+    registers: int | None = None
+    """Registers of one thread; None: it did not compile."""
+    shared_bytes: int | None = None
+    """Shared memory of one program (in bytes)."""
+    spill_bytes: int | None = None
+    """Registers spilled to memory by one thread (in bytes)."""
 
 
 class Verdict(_Frozen):
@@ -95,12 +132,22 @@ class Verdict(_Frozen):
     candidate_ms: float | None = None
     """Median time of one candidate call (in milliseconds)."""
     speedup: Speedup | None = None
+    compiled_ms: float | None = None
+    """Median time of one call of the reference under `torch.compile` (in milliseconds); None: not measured."""
+    speedup_compiled: Speedup | None = None
+    """Compiled reference's time over candidate's time, from the same interleaved calls."""
+    baseline: str = ""
+    """Why there is no time for the compiled reference although it was asked for; otherwise empty."""
+    conditions: Conditions | None = None
+    """None: nothing was timed."""
     coverage: float | None = None
     """Share of the candidate's own kernels in its time, 0 to 1 (Dr. Kernel's PR); None: not measured."""
     operators: dict[str, int] | None = None
     """Library operators that ran in one traced call, with counts; None: not traced."""
     build: Build | None = None
     """None: nothing was compiled."""
+    gpu_builds: tuple[GpuBuild, ...] = ()
+    """GPU kernels compiled for an architecture that is not here; empty: none were, or Triton's were not asked for."""
     feedback: str = ""
     """One paragraph for a person or a policy: what happened and where."""
     log: str = ""

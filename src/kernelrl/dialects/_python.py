@@ -55,16 +55,19 @@ _COMPUTING_METHODS = frozenset(name for name in dir(torch.Tensor) if not name.st
 _HARMLESS_DUNDERS = frozenset({"__init__", "__name__", "__class__", "__future__"})
 
 
-def find_violations(tree: ast.Module, modules: set[str], device_functions: set[str]) -> list[Violation]:
+def find_violations(
+    tree: ast.Module, modules: set[str], device_functions: set[str], imports: frozenset[str] = ALLOWED_IMPORTS
+) -> list[Violation]:
     """Violations of the rules common to all dialects.
 
     Args:
         tree: the candidate.
         modules: names (`mod`, `self.mod`) bound to the candidate's own native modules.
         device_functions: names of functions that are compiled for the device; their bodies are the kernel.
+        imports: modules that may be imported.
     """
     aliases = _torch_aliases(tree)
-    violations = [*_check_imports(tree), *_check_names(tree)]
+    violations = [*_check_imports(tree, imports), *_check_names(tree)]
     for scope, node in _walk_with_scope(tree, device_functions):
         violations += _check_torch_names(node, scope, aliases)
         if scope != "init":
@@ -98,7 +101,7 @@ def _violation(rule: str, node: ast.AST, evidence: str) -> Violation:
     return Violation(rule=rule, evidence=evidence[:200], line=getattr(node, "lineno", None))
 
 
-def _check_imports(tree: ast.Module) -> Iterator[Violation]:
+def _check_imports(tree: ast.Module, imports: frozenset[str]) -> Iterator[Violation]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -115,7 +118,7 @@ def _check_imports(tree: ast.Module) -> Iterator[Violation]:
         else:
             continue
         for name in names:
-            if name not in ALLOWED_IMPORTS:
+            if name not in imports:
                 yield _violation("forbidden_import", node, f"import of {name}")
 
 

@@ -19,7 +19,7 @@ FORBIDDEN_CPP = re.compile(
 ALLOWED_INCLUDE = re.compile(
     r"(tvm/ffi/.*|torch/extension\.h|omp\.h|(imm|xmm|emm|zmm|x86)intrin\.h|arm_neon\.h|c?(math|stdint|stddef|string|float|limits)"
     r"(\.h)?|algorithm|array|vector|numeric|utility|type_traits|cfloat|climits|cstdlib|limits|tuple|functional|bit|complex|"
-    r"initializer_list|memory)"
+    r"initializer_list|memory|cuda(_runtime|_fp16|_bf16)?\.h|mma\.h|cooperative_groups(/.*)?\.h|cub/cub\.cuh)"
 )
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|embed|import)[ \t]*(.*)$", re.MULTILINE)
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)

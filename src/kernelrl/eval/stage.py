@@ -21,7 +21,7 @@ from kernelrl.configs import to_dict
 from kernelrl.console import make_console, track
 from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
-from kernelrl.eval import metrics
+from kernelrl.eval import kernelbench, metrics
 from kernelrl.eval.provenance import git_version, package_versions
 from kernelrl.eval.table import make_table
 from kernelrl.executor.api import Executor, Request, deciding_settings, make_executor
@@ -93,6 +93,8 @@ def run(cfg: DictConfig) -> Path:
     Raises:
         UserError: the settings, the task file or a policy folder cannot be used; raised before anything is sampled.
     """
+    if "import" in cfg:
+        return kernelbench.run(cfg)
     settings = check_settings(cfg.eval)
     reward = make_reward(cfg.reward)
     rows = read_table(settings.tasks, ("task", "prompt"))
@@ -186,7 +188,7 @@ def _what_decides(cfg: DictConfig, settings: EvalSettings) -> dict[str, Any]:
 def _fingerprint(policy: Path) -> dict[str, Any]:
     from kernelrl.training import digests
 
-    return {"policy": str(policy), "files": digests(policy)}
+    return {"policy": digests(policy)}
 
 
 def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> dict[str, Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, get_args
 
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from kernelrl.candidate import Candidate
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
+
+Distribution = Literal["normal", "uniform", "constant", "ties", "zeros", "negative", "large", "tiny", "denormal"]
+"""Value distributions beside the task's own (`executor/distributions.py`)."""
 
 
 class Request(BaseModel):
@@ -38,9 +41,23 @@ class ExecutorSettings(BaseModel):
     threads: PositiveInt | None = None
     """Threads of one timed or checked run; None: all cores."""
     trials: PositiveInt = 5
-    """Number of runs on fresh inputs whose outputs must be right."""
+    """Number of runs on the task's own fresh inputs whose outputs must be right."""
+    distributions: tuple[Distribution, ...] = get_args(Distribution)
+    """Hidden value distributions, one more run each, where the reference itself is reliable."""
+    shapes: NonNegativeInt = 2
+    """Number of hidden shapes, one more run each, where the task declares `SHAPE_RANGES`."""
+    oracle: Literal["float64", "native"] = "float64"
+    """What outputs are compared with: the reference in float64, or as the task computes it (KernelBench)."""
+    seeds: Literal["secret", "kernelbench"] = "secret"
+    """Where input seeds come from: this machine's secret, or KernelBench's published sequence from seed 42."""
     timing: bool = True
     """Measure speedup; otherwise every time in the verdict is None."""
+    compile_baseline: bool = False
+    """Time the reference under `torch.compile` too."""
+    cpu_cache: Literal["warm", "cold"] = "warm"
+    """Processor caches before a timed call: as the writing of the inputs leaves them, or flushed."""
+    static_rules: bool = True
+    """False: judge by what runs alone (to test the dynamic defences by themselves)."""
     min_pairs: PositiveInt = 7
     """Number of interleaved (reference, candidate) pairs before the interval is looked at."""
     max_pairs: PositiveInt = 30
@@ -48,6 +65,10 @@ class ExecutorSettings(BaseModel):
     """Time for the timed pairs of one candidate (in seconds), beyond `min_pairs`."""
     target_width: NonNegativeFloat = 0.1
     """Stop timing when the interval's width is below this share of the median."""
+    gpu_arch: Annotated[str, Field(pattern=r"^sm_\d+$")] | None = None
+    """Architecture for which GPU kernels are compiled where there is none to run them, e.g. `sm_90`.
+
+    None: CUDA for `DEFAULT_ARCH`, Triton not at all (its interpreter runs it)."""
     build_timeout_s: PositiveFloat = 60.0
     """Time for one native build (in seconds)."""
     load_timeout_s: PositiveFloat = 30.0
@@ -64,6 +85,8 @@ class ExecutorSettings(BaseModel):
     seed: int = 0
     """Root of the hidden input seeds."""
 
+
+DEFAULT_ARCH = "sm_90"
 
 INCIDENTAL = frozenset({"cache_dir", "verdict_cache", "workers"})
 """Settings that do not change what a verdict says."""

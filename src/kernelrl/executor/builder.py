@@ -13,20 +13,26 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import sys
 import sysconfig
 import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+import triton
 import tvm_ffi.libinfo
 from torch.utils import cpp_extension
 
-from kernelrl.executor import machine
+from kernelrl.executor import cubin, machine
 from kernelrl.executor.cores import Cores
+from kernelrl.executor.operators import PLUMBING
 from kernelrl.executor.process import ForkServer, explain_status
 
 BASE_FLAGS = ("-std=c++17", "-fPIC", "-O3", "-march=native", "-fopenmp")
@@ -37,18 +43,37 @@ ALLOWED_FLAG = re.compile(
     r"|ftree-vectorize|fassociative-math|freciprocal-math|fstrict-aliasing|fvect-cost-model=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
     r"|std=(c|gnu)\+\+\w+|D\w+(=\w*)?|shared|fPIC)"
 )
+CUDA_FLAGS = ("-std=c++17", "-O3", "--expt-relaxed-constexpr", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
+ALLOWED_CUDA_FLAG = re.compile(
+    r"-(O[0-3]|-use_fast_math|use_fast_math|lineinfo|w|-ftz=\w+|-fmad=\w+|-prec-(div|sqrt)=\w+|-?maxrregcount=?\d+"
+    r"|std=c\+\+\d+|D\w+(=\w*)?|-expt-(relaxed-constexpr|extended-lambda)|-extended-lambda)"
+)
+_PTXAS = re.compile(
+    r"Compiling entry function '(\w+)'[^\n]*\n(?:[^\n]*\n)?[^\n]*?(\d+) bytes spill stores[^\n]*\n"
+    r"[^\n]*Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?"
+)
+"""What the assembler says of one kernel: its (mangled) name, spills, registers, shared memory."""
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 64 << 20
 MAX_LOG_CHARS = 4000
+KILLED = "was killed by SIGKILL"
+BUILD_FORMAT = 2
+"""Raised when a change of the builder makes earlier builds useless."""
 
-TVM_HEADERS = """\
+HEADERS = {
+    "tvm_ffi": """\
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/dtype.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
-"""
-TORCH_HEADERS = "#include <torch/extension.h>\n"
+""",
+    "torch": """\
+#define TORCH_API_INCLUDE_EXTENSION_H
+#include <torch/extension.h>
+""",
+}
+"""By loader: what it includes before the candidate's text."""
 
 
 class BadUnit(Exception):
@@ -69,6 +94,8 @@ class Built:
     log: str
     seconds: float
     cached: bool
+    symbols: tuple[str, ...]
+    """Undefined symbols of the module, demangled: what it calls in other libraries."""
 
 
 class Builder:
@@ -97,22 +124,34 @@ class Builder:
             BadUnit: the unit uses a compiler flag, a loader or a language that is not allowed.
         """
         source, flags, link = _translate(unit)
-        key = _digest(source, flags, link, machine.compiler(), tvm_ffi.__version__, cpp_extension.TORCH_LIB_PATH)
+        key = _digest(
+            source, flags, link, machine.compiler(), tvm_ffi.__version__, cpp_extension.TORCH_LIB_PATH, BUILD_FORMAT
+        )
         folder = self._cache / "build" / key[:2] / key
         with self._locks[key]:
             if (folder / "build.json").exists():
                 return self._load(folder, cached=True)
             tuning = tuple(flag for flag in PRECOMPILED_TUNING if flag in flags)
-            header = self._precompiled(TVM_HEADERS, tuning) if unit["loader"] == "tvm_ffi" else None
-            include = f'#include "{header}"\n' if header else TORCH_HEADERS
+            include = f'#include "{self._precompiled(unit["loader"], tuning)}"\n'
             with tempfile.TemporaryDirectory(dir=self._scratch) as name:
                 work = Path(name) / "unit"
                 work.mkdir()
                 (work / "main.cpp").write_text(f'{include}#line 1 "kernel.cpp"\n{source}', encoding="utf-8")
                 command = ["g++", *flags, "-shared", "main.cpp", "-o", "module.so", *link]
                 ok, log, seconds = self._compile(command, work)
+                if KILLED in log:  # by a machine short of memory, perhaps: the second time tells
+                    ok, log, seconds = self._compile(command, work)
                 ok = ok and (work / "module.so").exists()
-                (work / "build.json").write_text(json.dumps({"ok": ok, "log": log, "seconds": seconds}))
+                symbols: list[str] = []
+                if ok:
+                    _, names, _ = self._compile(
+                        ["nm", "-D", "-C", "--undefined-only", "module.so"], work, shortened=False
+                    )
+                    symbols = [line.strip().partition(" ")[2] for line in names.splitlines()]
+                if KILLED in log:
+                    return Built(False, None, log, seconds, cached=False, symbols=())
+                result = {"ok": ok, "log": log, "seconds": seconds, "symbols": symbols}
+                (work / "build.json").write_text(json.dumps(result))
                 (work / "main.cpp").unlink()
                 _publish(work, folder)
             return self._load(folder, cached=False)
@@ -120,31 +159,92 @@ class Builder:
     def _load(self, folder: Path, cached: bool) -> Built:
         result = json.loads((folder / "build.json").read_text())
         path = folder / "module.so" if result["ok"] else None
-        return Built(result["ok"], path, result["log"], 0.0 if cached else result["seconds"], cached)
+        seconds = 0.0 if cached else result["seconds"]
+        return Built(result["ok"], path, result["log"], seconds, cached, tuple(result["symbols"]))
 
-    def _precompiled(self, headers: str, tuning: tuple[str, ...]) -> Path:
-        """Header file, with a precompiled twin beside it unless the compiler could make none."""
-        key = _digest(headers, BASE_FLAGS, tuning, machine.compiler(), tvm_ffi.__version__)
+    def _precompiled(self, loader: str, tuning: tuple[str, ...]) -> Path:
+        """The loader's header file, with a precompiled twin beside it unless the compiler could make none."""
+        key = _digest(HEADERS[loader], BASE_FLAGS, tuning, machine.compiler(), tvm_ffi.__version__, torch.__version__)
         folder = self._cache / "headers" / key[:16]
         with self._locks[key]:
             if not folder.exists():
                 with tempfile.TemporaryDirectory(dir=self._scratch) as name:
                     work = Path(name) / "headers"
                     work.mkdir()
-                    (work / "loader.h").write_text(headers)
-                    command = ["g++", *BASE_FLAGS, *tuning, *_includes("tvm_ffi"), "-x", "c++-header", "loader.h"]
-                    self._compile([*command, "-o", "loader.h.gch"], work, file_bytes=256 << 20)
+                    (work / "loader.h").write_text(HEADERS[loader])
+                    command = ["g++", *BASE_FLAGS, *tuning, *_includes(loader), "-x", "c++-header", "loader.h"]
+                    self._compile([*command, "-o", "loader.h.gch"], work, file_bytes=1 << 30)
                     _publish(work, folder)
         return folder / "loader.h"
 
-    def _compile(self, command: list[str], folder: Path, file_bytes: int = FILE_BYTES) -> tuple[bool, str, float]:
+    def compile_cuda(self, unit: dict[str, Any], arch: str) -> tuple[bool, str, list[dict[str, Any]]]:
+        """Compile a unit with CUDA sources for a GPU that need not be here.
+
+        Returns:
+            Success, the compiler's words, and the fields of a `GpuBuild` for each kernel.
+
+        Raises:
+            BadUnit: as `build`.
+        """
+        source, _, _ = _translate(unit)
+        given = [str(flag) for flag in unit.get("cuda_cflags", ())]
+        for flag in given:
+            if not ALLOWED_CUDA_FLAG.fullmatch(flag):
+                raise BadUnit("build_flag", flag[:100])
+        cuda = "\n".join(str(text) for text in unit["cuda"])
+        flags = [*CUDA_FLAGS, f"-arch={arch}", *_includes(unit["loader"]), *given]
+        with tempfile.TemporaryDirectory(dir=self._scratch) as name:
+            work = Path(name)
+            (work / "main.cu").write_text(f'{HEADERS[unit["loader"]]}\n#line 1 "kernel.cu"\n{cuda}\n{source}')
+            ok, log, _ = self._compile(["nvcc", *flags, "-c", "main.cu", "-o", "main.o"], work, shortened=False)
+        kernels = [
+            {"kernel": kernel, "arch": arch, "ok": True, "registers": int(registers)}
+            | {"shared_bytes": int(shared or 0), "spill_bytes": int(spilled)}
+            for kernel, spilled, registers, shared in _PTXAS.findall(log)
+        ]
+        words = [line for line in log.splitlines() if not line.startswith("ptxas info") and "stack frame" not in line]
+        return ok, shorten("\n".join(words).strip()), kernels
+
+    def assemble(self, source: str, launches: list[dict[str, Any]], arch: str) -> list[dict[str, Any]]:
+        """Compile Triton kernels for a GPU that need not be here, or take the outcome from the cache.
+
+        Args:
+            source: the candidate.
+            launches: what `cubin.recorded_launches` recorded.
+            arch: e.g. `sm_90`.
+
+        Returns:
+            For each launch `kernel`, `arch`, `ok`, `log` and, where ok, `registers`, `shared_bytes`, `spill_bytes`.
+        """
+        text = cubin.kernels_only(source)
+        key = _digest(text, launches, arch, triton.__version__)
+        folder = self._cache / "cubin" / key[:2] / key
+        with self._locks[key]:
+            if not folder.exists():
+                with tempfile.TemporaryDirectory(dir=self._scratch) as name:
+                    work = Path(name) / "cubin"
+                    work.mkdir()
+                    (work / "request.json").write_text(json.dumps({"source": text, "launches": launches, "arch": arch}))
+                    ok, log, _ = self._compile([sys.executable, "-P", cubin.__file__, "."], work)
+                    if not ok or not (work / "result.json").exists():
+                        failed = {"arch": arch, "ok": False, "log": log}
+                        return [{"kernel": launch["kernel"], **failed} for launch in launches]
+                    shutil.rmtree(work / "cache", ignore_errors=True)
+                    _publish(work, folder)
+        results: list[dict[str, Any]] = json.loads((folder / "result.json").read_text())
+        return results
+
+    def _compile(
+        self, command: list[str], folder: Path, file_bytes: int = FILE_BYTES, shortened: bool = True
+    ) -> tuple[bool, str, float]:
+        """Run a compiler: success, its words, time (in seconds)."""
         started = time.monotonic()
         with tempfile.TemporaryFile() as log:
             request = {
                 "kind": "compiler",
                 "command": command,
                 "folder": str(folder),
-                "readable": [str(self._cache / "headers")] if (self._cache / "headers").exists() else [],
+                "readable": [path for path in (str(self._cache / "headers"), cubin.__file__) if os.path.exists(path)],
                 "memory_bytes": MEMORY_BYTES,
                 "file_bytes": file_bytes,
             }
@@ -163,9 +263,41 @@ class Builder:
         seconds = time.monotonic() - started
         if status is None:
             return False, f"the compiler took longer than {self._timeout:g} s and was killed", seconds
-        if status != 0 and not text.strip():
+        if os.WIFSIGNALED(status) or "Killed signal terminated program" in text:
+            text = f"the compiler {KILLED}"
+        elif status != 0 and not text.strip():
             text = f"the compiler {explain_status(status)}"
-        return status == 0, shorten(text), seconds
+        return status == 0, shorten(text) if shortened else text, seconds
+
+
+FOREIGN = re.compile(
+    r"(?P<operator>at::_ops::\w+)|"
+    r"(at::(?!Tensor\b|TensorBase\b|_ops::)\w+|torch::autograd::\w+|torch::jit::\w+)|"
+    r"((cblas|mkl|dnnl|omp_fulfill)\w*|[sdczh]gem[mv]_?|[sd]dot_?|[sd]axpy_?)$|"
+    r"(dlopen|dlsym|dlvsym|dlmopen|system|popen|fork|vfork|clone|exec\w*|posix_spawn\w*|ptrace|syscall|mmap|mprotect|"
+    r"pthread_create|thrd_create|memfd_create|shm_open|kill|raise|sig\w+|signal|setenv|putenv|unsetenv|getenv|"
+    r"secure_getenv|socket|connect|fopen|fopen64|open|open64|openat|read|write|send|sendmsg|recvmsg|atexit|on_exit|"
+    r"exit|_exit|_Exit|quick_exit|longjmp|siglongjmp|clock\w*|gettimeofday|time|environ|__environ|process_vm_\w+|"
+    r"dl_iterate_phdr|GOMP_task\w*|TVMFFIFunctionGetGlobal|TVMFFIEnvRegisterCAPI)(@.*)?$"
+)
+"""What the module of a genuine kernel does not call: other libraries' computing, other processes, files, clocks."""
+_PLUMBING = re.compile(f"({'|'.join(re.escape(name.removeprefix('aten::')) for name in sorted(PLUMBING))})(_.*)?")
+"""Operators of PyTorch's that are allowed, with the overload's name behind an underscore."""
+
+
+def foreign_symbols(symbols: Iterable[str]) -> list[str]:
+    """Those of a module's undefined symbols that a genuine kernel has no use for.
+
+    Unlike a look at its text, this sees through macros, pasted names and declarations of the candidate's own.
+    """
+    found = []
+    for symbol in symbols:
+        name = symbol.partition("@")[0]
+        if match := FOREIGN.match(name):
+            operator = match["operator"]
+            if operator is None or not _PLUMBING.fullmatch(operator.removeprefix("at::_ops::")):
+                found.append(name)
+    return found
 
 
 def _digest(*parts: object) -> str:
@@ -190,8 +322,6 @@ def _translate(unit: dict[str, Any]) -> tuple[str, list[str], list[str]]:
     """Source text, compiler flags and linker flags of a unit, all checked: its content is hostile."""
     if unit.get("loader") not in ("tvm_ffi", "torch"):
         raise BadUnit("build_request", f"loader {unit.get('loader')!r}")
-    if unit.get("cuda"):
-        raise BadUnit("build_request", "CUDA sources in a C++ build")
     name, functions = str(unit.get("name")), [str(item) for item in unit.get("functions") or ()]
     for identifier in (name, *functions):
         if not re.fullmatch(r"[A-Za-z_]\w{0,99}", identifier, re.ASCII):
@@ -210,10 +340,10 @@ def _translate(unit: dict[str, Any]) -> tuple[str, list[str], list[str]]:
         return f"{source}\n{exports}", flags, [*libraries, *link]
     exports = "".join(f'  m.def("{it}", torch::wrap_pybind_function({it}));\n' for it in functions)
     module = f"PYBIND11_MODULE({name}, m) {{\n{exports}}}\n" if functions else ""
-    macros = [f"-DTORCH_EXTENSION_NAME={name}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
     libraries = [f"-L{path}" for path in cpp_extension.library_paths()]
     libraries += ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
-    return f"{source}\n{module}", [*flags, *macros], [*libraries, *link]
+    own_name = f'#define TORCH_EXTENSION_NAME {name}\n#line 1 "kernel.cpp"\n'
+    return f"{own_name}{source}\n{module}", flags, [*libraries, *link]
 
 
 def _includes(loader: str) -> list[str]:

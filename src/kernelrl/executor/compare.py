@@ -20,6 +20,10 @@ DEFAULT_TOLERANCE = {
 """rtol = atol by dtype, KernelBench's for each precision; integers and booleans must be equal."""
 
 
+OWN_ERRORS = 10.0
+"""A candidate may err this many times as much as the reference does in its own precision, within the tolerance."""
+
+
 @dataclass(frozen=True)
 class Expected:
     """One output of the reference: its form, and the bounds within which a candidate's must lie."""
@@ -31,29 +35,54 @@ class Expected:
     high: torch.Tensor
     nan: torch.Tensor | None
     """Where the reference is NaN; None: nowhere."""
+    reliable: bool
+    """Whether the reference in its own precision is finite and well within these bounds itself."""
 
     @classmethod
-    def around(cls, exact: torch.Tensor, native: dict[str, Any], task: Task) -> Expected:
-        """Bounds `exact ± (atol + rtol · |exact|)`, held in the output's own width (at least float32).
+    def around(
+        cls, exact: torch.Tensor, native: torch.Tensor, described: dict[str, Any], task: Task, scaled: bool
+    ) -> Expected:
+        """Bounds `exact ± tolerance`, held in the output's own width (at least float32).
+
+        The tolerance is `atol + rtol |exact|` and, where `scaled`, less for small outputs: `atol` counts in units of
+        the output's root mean square `s` when that is below 1, because 1e-4 is no tolerance for a softmax over ten
+        thousand columns. It never falls below `OWN_ERRORS` times the largest error that the reference itself makes,
+        and never exceeds `atol + rtol |exact|`:
+
+            tolerance = min(atol + rtol |exact|, max(atol min(1, s) + rtol |exact|, OWN_ERRORS max |native - exact|))
+
+        Where the reference itself errs by more than that, the interval reaches to the reference's own value.
 
         Args:
-            exact: the reference's output, in float64 where it is a floating-point one.
-            native: description of the reference's output as the task computes it.
-            task: names its own tolerances, or none.
+            exact: the reference's output, in float64 where it is a floating-point one; or `native`, to be held to that.
+            native: the reference's output as the task computes it.
+            described: description of that output.
+            task: names its own tolerances, which are then kept as they are, or none.
+            scaled: take the size of the outputs into account.
         """
-        default = DEFAULT_TOLERANCE.get(native["dtype"], 0.0)
+        default = DEFAULT_TOLERANCE.get(described["dtype"], 0.0)
         atol = default if task.atol is None else task.atol
         rtol = default if task.rtol is None else task.rtol
-        low = high = exact
-        nan = None
-        if exact.is_floating_point():
-            size = exact.abs()
-            margin = torch.where(size.isfinite(), atol + rtol * size, 0.0)
-            width = torch.float64 if native["dtype"] == "torch.float64" else torch.float32
-            low, high = (exact - margin).to(width), (exact + margin).to(width)
-            is_nan = exact.isnan()
-            nan = is_nan if bool(is_nan.any()) else None
-        return cls(native["dtype"], native["shape"], native["stride"], low, high, nan)
+        form = described["dtype"], described["shape"], described["stride"]
+        if not exact.is_floating_point():
+            return cls(*form, low=exact, high=exact, nan=None, reliable=torch.equal(exact, native))
+        own = native.to(torch.float64)
+        exact = exact.to(torch.float64)
+        size = exact.abs()
+        finite = size.isfinite() & own.isfinite()
+        error = torch.where(finite, (own - exact).abs(), 0.0)
+        widest = torch.where(finite, atol + rtol * size, 0.0)
+        margin = widest
+        if scaled and task.atol is None and bool(finite.any()):
+            unit = min(1.0, float(size[finite].square().mean().sqrt()))
+            margin = torch.minimum(widest, (atol * unit + rtol * size).clamp_min(OWN_ERRORS * float(error.max())))
+        far = finite & (error > margin)
+        low = torch.where(far, torch.minimum(exact, own), exact) - margin
+        high = torch.where(far, torch.maximum(exact, own), exact) + margin
+        reliable = bool(finite.all()) and bool((error <= margin / 4).all())
+        width = torch.float64 if described["dtype"] == "torch.float64" else torch.float32
+        is_nan = exact.isnan()
+        return cls(*form, low.to(width), high.to(width), is_nan if bool(is_nan.any()) else None, reliable)
 
     def accepts(self, output: torch.Tensor) -> bool:
         """Whether every element lies within its bounds."""
@@ -63,7 +92,7 @@ class Expected:
             inside |= self.nan & wide.isnan()
         return bool(inside.all())
 
-    def mismatch(self, trial: int, output: torch.Tensor) -> TrialError:
+    def mismatch(self, trial: int, inputs: str, output: torch.Tensor) -> TrialError:
         """How far an output that was not accepted is away."""
         wide = output.to(torch.float64)
         middle = (self.low.double() + self.high.double()) / 2
@@ -83,19 +112,26 @@ class Expected:
         example = f"at {list(at)} expected {float(middle.flatten()[first]):.6g}, got {float(wide.flatten()[first]):.6g}"
         message = f"{what} in {share:.2%} of the elements; {example}"
         kind: Any = "non_finite" if non_finite else "mismatch"
-        return TrialError(trial=trial, kind=kind, message=message, max_abs=max_abs, max_rel=max_rel, mismatched=share)
+        return TrialError(
+            trial=trial,
+            kind=kind,
+            inputs=inputs,
+            message=message,
+            max_abs=max_abs,
+            max_rel=max_rel,
+            mismatched=share,
+        )
 
 
-def form_error(trial: int, index: int, expected: Expected, described: Any) -> TrialError | None:
+def form_error(trial: int, inputs: str, index: int, expected: Expected, described: Any) -> TrialError | None:
     """What is wrong with an output's description, before its memory is read. The description is hostile data."""
     if not isinstance(described, dict):
-        return TrialError(trial=trial, kind="type", message="the output is not described")
+        return TrialError(trial=trial, kind="type", inputs=inputs, message="the output is not described")
     shape, stride, dtype = described.get("shape"), described.get("stride"), described.get("dtype")
 
     def error(kind: Any, found: object, wanted: object) -> TrialError:
-        return TrialError(
-            trial=trial, kind=kind, message=f"output {index}: {kind} is {found!s:.200}, expected {wanted}"
-        )
+        message = f"output {index}: {kind} is {found!s:.200}, expected {wanted}"
+        return TrialError(trial=trial, kind=kind, inputs=inputs, message=message)
 
     if described.get("type") not in ("Tensor", "Parameter"):
         return error("type", described.get("type"), "a plain torch.Tensor")

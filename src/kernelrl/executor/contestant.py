@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor import wire
+from kernelrl.executor.cubin import recorded_launches
 from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
 
 MODULE_NAME = "kernel_module"
@@ -39,7 +41,8 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
     Args:
         sock: the referee's end is the only thing that this process is connected to.
         log: file that takes standard output and standard error.
-        spec: `scratch` (folder), `memory_bytes`, `file_bytes`, `threads`.
+        spec: `scratch` (folder), `memory_bytes`, `file_bytes`, `threads`, and `may_exec` for trusted text that needs
+            the compiler.
     """
     tie_to_parent()
     sock_fd = _keep_only(sock, log)
@@ -50,7 +53,8 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
     os.environ["OMP_NUM_THREADS"] = str(spec["threads"])  # for OpenMP runtimes that the candidate brings along
-    layers = confine(scratch, Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"]))
+    limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
+    layers = confine(scratch, limits, may_exec=spec["may_exec"])
     torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
     os.chdir(scratch)
     wire.send(sock, {"ready": layers})
@@ -79,6 +83,7 @@ class _Contestant:
             list[torch.Tensor]
         ] = []  # outputs of the last two calls: their memory cannot be handed out again
         self.args: tuple[Any, ...] = ()
+        self.shown: dict[str, Any] = {}  # the module's constants as written, of those that have had other values
         _route_builds(self._build)
 
     def serve(self) -> None:
@@ -94,7 +99,13 @@ class _Contestant:
                 wire.send(self.sock, reply | {"nonce": nonce})
 
     def do_load(
-        self, source: str, entry: str, init: Any, init_tensors: list[dict[str, Any]], seed: int
+        self,
+        source: str,
+        entry: str,
+        init: Any,
+        init_tensors: list[dict[str, Any]],
+        seed: int,
+        compiled: bool = False,
     ) -> dict[str, Any]:
         """Import the source and construct `entry`; `init` None: the module's own `get_init_inputs()`."""
         path = self.scratch / f"{MODULE_NAME}.py"
@@ -111,56 +122,82 @@ class _Contestant:
             arguments = wire.unflatten(init, [_tensor_of(item) for item in init_tensors])
         torch.manual_seed(seed)
         self.model = getattr(self.module, entry)(*arguments)
+        if compiled:
+            self.model = torch.compile(self.model)
         tensors: list[torch.Tensor] = []
         self.held = [tensors]
         form = wire.flatten(tuple(arguments), tensors)
         return {"loaded": True, "init": form, "init_tensors": [_literal(tensor) for tensor in tensors]}
 
-    def do_attach(self, fd: int, size: int, form: Any, tensors: list[dict[str, Any]]) -> dict[str, Any]:
+    def do_attach(self, fd: int, size: int) -> dict[str, Any]:
         """Map the memory through which inputs arrive."""
         self.arena = mmap.mmap(fd, size)
         os.close(fd)
+        return {"attached": torch.frombuffer(self.arena, dtype=torch.uint8).data_ptr()}
+
+    def do_arrange(self, form: Any, tensors: list[dict[str, Any]]) -> dict[str, Any]:
+        """Make the arguments of `forward` from views of that memory."""
         views = []
         for item in tensors:
             dtype = wire.DTYPES[item["dtype"]]
-            span = wire.span_bytes(item["shape"], item["stride"], dtype.itemsize)
-            flat = torch.frombuffer(self.arena, dtype=dtype, count=span // dtype.itemsize, offset=item["offset"])
-            views.append(flat.as_strided(item["shape"], item["stride"]))
+            count = item["bytes"] // dtype.itemsize
+            if count:
+                flat = torch.frombuffer(self.arena, dtype=dtype, count=count, offset=item["offset"])
+                views.append(flat.as_strided(item["shape"], item["stride"]))
+            else:
+                views.append(torch.empty(item["shape"], dtype=dtype))
         self.args = wire.unflatten(form, views)
-        address = torch.frombuffer(self.arena, dtype=torch.uint8).data_ptr()
-        return {"attached": address}
+        return {"arranged": True}
 
     def do_run(self) -> dict[str, Any]:
         """Call `forward` on the inputs in the arena."""
         return self._report(self.model(*self.args))
 
     def do_trace(self) -> dict[str, Any]:
-        """Call `forward` once and record the library operators that run, and their share of the time."""
-        with OperatorRecord() as record:
+        """Call `forward` once and record library operators, their share of the time, and Triton's launches."""
+        with OperatorRecord() as record, recorded_launches() as launches:
             started = time.perf_counter()
             outputs = self.model(*self.args)
             total = time.perf_counter() - started
-        return self._report(outputs) | {"operators": dict(record.counts), "library_share": record.seconds / total}
+        seen = {"operators": dict(record.counts), "library_share": record.seconds / total, "launches": launches}
+        return self._report(outputs) | seen
 
     def do_null(self) -> dict[str, Any]:
         """Do nothing, to time the way there and back."""
         return {"done": None, "tensors": []}
 
-    def do_inputs(self, seed: int) -> dict[str, Any]:
-        """Draw inputs by the task's own `get_inputs()`."""
+    def do_inputs(self, seed: int, sizes: dict[str, int]) -> dict[str, Any]:
+        """Draw inputs by the task's own `get_inputs()`, with other values for some of the module's constants."""
+        namespace = vars(self.module)
+        for name in sizes:
+            self.shown.setdefault(name, namespace[name])
+        namespace.update(self.shown | sizes)
         torch.manual_seed(seed)
         self.drawn = tuple(self.module.get_inputs())
         return self._report(self.drawn)
 
-    def do_reference(self) -> dict[str, Any]:
-        """Outputs of the reference on the drawn inputs, in float64 where the task runs in it."""
+    def do_exact(self) -> dict[str, Any]:
+        """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it."""
+        model = copy.deepcopy(self.model)
         try:
-            outputs = _to_double(copy.deepcopy(self.model))(*_to_double(self.drawn))
-            exact = True
+            outputs = model.double()(*_to_double(self.args))
         except Exception:  # a task may insist on its own precision: then its own outputs are the reference
-            outputs = copy.deepcopy(self.model)(*copy.deepcopy(self.drawn))
-            exact = False
-        return self._report(outputs) | {"float64": exact}
+            outputs = copy.deepcopy(self.model)(*copy.deepcopy(self.args))
+        return self._report(outputs)
+
+    def do_state(self) -> dict[str, Any]:
+        """Digests of what a call of `forward` must leave as it was."""
+        model = getattr(self, "model", None)
+        tensors = [] if model is None else [*model.parameters(), *model.buffers()]
+        state: dict[str, Any] = {"parameters": 0}
+        for tensor in tensors:
+            memory: Any = tensor.detach().contiguous().view(-1).view(torch.uint8).numpy()
+            state["parameters"] = zlib.crc32(memory, state["parameters"])
+        random_state: Any = torch.get_rng_state().numpy()
+        state["random numbers"] = zlib.crc32(random_state)
+        for name, read in SETTINGS.items():
+            state[name] = str(read())
+        return {"state": state}
 
     def _report(self, tree: Any) -> dict[str, Any]:
         tensors: list[torch.Tensor] = []
@@ -208,7 +245,9 @@ def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
     def as_list(value: Any) -> list[str]:
         return [value] if isinstance(value, str) else [str(item) for item in value or ()]
 
-    def compiled(loader: str, name: str, cpp: Any, cuda: Any, functions: Any, cflags: Any, ldflags: Any) -> Path:
+    def compiled(
+        loader: str, name: str, cpp: Any, cuda: Any, functions: Any, cflags: Any, cuda_cflags: Any, ldflags: Any
+    ) -> Path:
         unit = {
             "loader": loader,
             "name": name,
@@ -216,6 +255,7 @@ def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
             "cuda": as_list(cuda),
             "functions": list(functions) if isinstance(functions, dict) else as_list(functions),
             "cflags": as_list(cflags),
+            "cuda_cflags": as_list(cuda_cflags),
             "ldflags": as_list(ldflags),
         }
         return build(unit)
@@ -227,10 +267,12 @@ def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
         cuda_sources: Any = None,
         functions: Any = None,
         extra_cflags: Any = None,
+        extra_cuda_cflags: Any = None,
         extra_ldflags: Any = None,
         **ignored: Any,
     ) -> Any:
-        path = compiled("tvm_ffi", name, cpp_sources, cuda_sources, functions, extra_cflags, extra_ldflags)
+        flags = extra_cflags, extra_cuda_cflags, extra_ldflags
+        path = compiled("tvm_ffi", name, cpp_sources, cuda_sources, functions, *flags)
         return tvm_ffi.load_module(str(path))
 
     def torch_load_inline(
@@ -243,7 +285,8 @@ def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
         extra_ldflags: Any = None,
         **ignored: Any,
     ) -> ModuleType:
-        path = compiled("torch", name, cpp_sources, cuda_sources, functions, extra_cflags, extra_ldflags)
+        flags = extra_cflags, extra_cuda_cflags, extra_ldflags
+        path = compiled("torch", name, cpp_sources, cuda_sources, functions, *flags)
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -254,13 +297,26 @@ def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
     torch.utils.cpp_extension.load_inline = torch_load_inline  # type: ignore[assignment]
 
 
+SETTINGS: dict[str, Callable[[], Any]] = {
+    "number of threads": torch.get_num_threads,
+    "default dtype": torch.get_default_dtype,
+    "default device": torch.get_default_device,
+    "gradient mode": torch.is_grad_enabled,
+    "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
+    "matmul precision": torch.get_float32_matmul_precision,
+    "autocast": torch.is_autocast_cpu_enabled,
+    "working directory": os.getcwd,
+}
+"""Torch's global state, and the process's, that no candidate may change."""
+
+
 def _to_double(value: Any) -> Any:
-    if isinstance(value, torch.nn.Module):
-        return value.double()
     if isinstance(value, torch.Tensor):
         return value.double() if value.is_floating_point() else value.clone()
     if isinstance(value, tuple | list):
         return type(value)(_to_double(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _to_double(item) for key, item in value.items()}
     return value
 
 

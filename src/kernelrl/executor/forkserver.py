@@ -22,8 +22,8 @@ from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
 def main(control: socket.socket) -> None:
     """Serve fork requests until the service hangs up.
 
-    A request is `{"spawn": token, "kind": "contestant" | "compiler", …}` with its descriptors; the replies are
-    `{"spawned": token, "pid": pid}` and, later, `{"exited": pid, "status": wait status}`.
+    A request is `{"spawn": token, "kind": "contestant" | "compiler", …}` with its descriptors; the replies
+    are `{"spawned": token, "pid": pid}` and, later, `{"exited": pid, "status": wait status}`.
     """
     tie_to_parent()
     _warm_up()
@@ -104,7 +104,7 @@ def _compile(
     os.dup2(log, 2)
     os.closerange(3, 4096)
     os.chdir(folder)
-    confine(Path(folder), Limits(memory_bytes, file_bytes), readable=tuple(readable), may_exec=True)
+    confine(Path(folder), Limits(memory_bytes, file_bytes), tuple(readable), may_exec=True, own_processes=True)
     compiler = os.fork()
     if compiler:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(compiler, 0)[1]) & 0xFF)

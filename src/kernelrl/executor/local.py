@@ -68,7 +68,7 @@ class LocalExecutor:
         return [verdicts[index] for index in range(len(requests))]
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
-        """(index, verdict) as they come, each index once.
+        """(index, verdict) as they come, each index once. Who stops reading cancels what is not being judged yet.
 
         Raises:
             InfrastructureError: the service cannot be started at all.
@@ -78,15 +78,17 @@ class LocalExecutor:
             digest = request.candidate.digest if request.candidate else None
             groups.setdefault((request.task.digest, digest, request.dialect), []).append(index)
         results: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        for indices in groups.values():
-            self._submit(_Job(requests[indices[0]], results, indices))
-        for _ in groups:
-            indices, verdict = results.get()
-            if isinstance(verdict, Exception):
-                raise verdict
-            for position, index in enumerate(indices):
-                copy = {"task_id": requests[index].task.id, "cached": verdict.cached or position > 0}
-                yield index, verdict.model_copy(update=copy)
+        numbers = [self._submit(_Job(requests[indices[0]], results, indices)) for indices in groups.values()]
+        try:
+            for _ in groups:
+                indices, verdict = results.get()
+                if isinstance(verdict, Exception):
+                    raise verdict
+                for position, index in enumerate(indices):
+                    copy = {"task_id": requests[index].task.id, "cached": verdict.cached or position > 0}
+                    yield index, verdict.model_copy(update=copy)
+        finally:
+            self._cancel(numbers)
 
     def close(self) -> None:
         """End the service and everything that it started."""
@@ -104,7 +106,7 @@ class LocalExecutor:
                 service.kill()
                 service.wait()
 
-    def _submit(self, job: _Job) -> None:
+    def _submit(self, job: _Job) -> int:
         with self._lock:
             if self._closed:
                 raise InfrastructureError("the executor is closed")
@@ -113,6 +115,14 @@ class LocalExecutor:
             number = next(self._numbers)
             self._jobs[number] = job
             self._send(number, job)
+            return number
+
+    def _cancel(self, numbers: Sequence[int]) -> None:
+        with self._lock:
+            waiting = [number for number in numbers if self._jobs.pop(number, None) is not None]
+            if waiting and self._connection is not None:
+                with contextlib.suppress(OSError):
+                    wire.send(self._connection, {"cancel": waiting})
 
     def _send(self, number: int, job: _Job) -> None:
         assert self._connection is not None
@@ -146,7 +156,9 @@ class LocalExecutor:
                 break
             number, verdict = message["number"], Verdict.model_validate(message["verdict"])
             with self._lock:
-                job = self._jobs[number]
+                job = self._jobs.get(number)
+                if job is None:
+                    continue  # cancelled
                 if verdict.fault == "executor" and job.starts < MAX_STARTS:
                     self._send(number, job)
                     continue

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,15 +15,16 @@ import torch
 
 from kernelrl import dialects
 from kernelrl.candidate import ENTRY_POINT
-from kernelrl.executor import compare, wire
-from kernelrl.executor.api import ExecutorSettings, Request
-from kernelrl.executor.builder import BadUnit, Builder, Built, shorten
+from kernelrl.executor import compare, machine, wire
+from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
+from kernelrl.executor.builder import BadUnit, Builder, Built, foreign_symbols, shorten
+from kernelrl.executor.contestant import SETTINGS
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.operators import library_operators
 from kernelrl.executor.process import ForgedMessage, Process, ProcessDied, ProcessTimeout
-from kernelrl.executor.reference import Arena, Case, Reference, normalised
-from kernelrl.stats import bootstrap_interval
-from kernelrl.verdict import Build, Speedup, Stage, Status, TrialError, Verdict, Violation
+from kernelrl.executor.reference import Arena, Case, Draw, Reference, normalised
+from kernelrl.stats import median_interval
+from kernelrl.verdict import Build, Conditions, GpuBuild, Speedup, Stage, Status, TrialError, Verdict, Violation
 
 
 class _Ended(Exception):
@@ -42,10 +45,24 @@ class _Findings:
     errors: list[TrialError] = field(default_factory=list)
     trials: int = 0
     builds: list[Built] = field(default_factory=list)
-    pairs: list[tuple[float, float]] = field(default_factory=list)
+    gpu_builds: list[GpuBuild] = field(default_factory=list)
+    calls: list[_Call] = field(default_factory=list)
+    baseline: str = ""
+    conditions: Conditions | None = None
     operators: dict[str, int] | None = None
     coverage: float | None = None
+    outputs: list[tuple[int, int]] = field(default_factory=list)
+    """Where the outputs of the last call lie: address and number of bytes."""
     log: str = ""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Times of one turn on the same inputs (in seconds)."""
+
+    reference: float
+    candidate: float
+    compiled: float | None
 
 
 def judge(
@@ -73,17 +90,20 @@ def judge(
     started = time.monotonic()
     found = _Findings()
     try:
-        source = _check_statically(request, found)
+        source = _check_statically(request, settings, found)
         ours = reference()
         process = start()
+        contestant = _Contestant(process, ours, settings, cores, found, library_is_foul=request.dialect != "python")
         try:
             with cores.preparing():
-                arena = _load(process, source, ours, settings, builder, cores, found)
-                _run_trials(process, arena, ours, settings, cores, found)
+                contestant.load(source, builder)
+                contestant.run_trials(source, builder)
             interpreted = request.dialect == "triton" and not torch.cuda.is_available()
             if settings.timing and not interpreted:
+                contestant.prepare_timing()
                 with ours.lock, cores.measuring(), ours.alone():
-                    _time_pairs(process, arena, ours, settings, found)
+                    contestant.time_pairs()
+            contestant.check_state()
         finally:
             found.log = process.log_tail()
             process.close()
@@ -95,7 +115,7 @@ def judge(
     return _verdict(request, settings, found, status, feedback, time.monotonic() - started)
 
 
-def _check_statically(request: Request, found: _Findings) -> str:
+def _check_statically(request: Request, settings: ExecutorSettings, found: _Findings) -> str:
     candidate = request.candidate
     if candidate is None:
         found.violations.append(Violation(rule="no_kernel", evidence=f"no complete code block defines {ENTRY_POINT}"))
@@ -106,166 +126,293 @@ def _check_statically(request: Request, found: _Findings) -> str:
         line = getattr(error, "lineno", None)
         raise _Ended("compile_error", f"The Python source does not parse: line {line}: {error}") from None
     found.stage = "parsed"
-    found.violations.extend(dialects.get(candidate.dialect).find_violations(candidate.source))
+    if settings.static_rules:
+        found.violations.extend(dialects.get(candidate.dialect).find_violations(candidate.source))
     if found.violations:
         raise _Ended("illegal", "Not a genuine kernel.")
     found.stage = "legal"
     return candidate.source
 
 
-def _load(
-    process: Process,
-    source: str,
-    ours: Reference,
-    settings: ExecutorSettings,
-    builder: Builder,
-    cores: Cores,
-    found: _Findings,
-) -> Arena:
-    """Import the candidate and construct its model, serving the builds that it asks for."""
-    arena = Arena(ours.layout)
-    try:
-        arena.attach(process, settings.load_timeout_s)
-        message: dict[str, Any] = {"do": "load", "source": source, "entry": ENTRY_POINT} | ours.init
-        nonce = process.post(message)
-        left = settings.load_timeout_s
-        while "build" in (message := cores.next_message(process, nonce, left)):
-            _serve_build(process, message["build"], builder, found)
-    except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
-        raise _broke_off(error, "while it was loaded", settings.load_timeout_s, found) from None
-    failed_builds = [built for built in found.builds if not built.ok]
-    if "failed" in message:
-        if failed_builds:
-            raise _Ended("compile_error", f"The C++ source does not compile:\n{failed_builds[0].log}")
-        if message["failed"] in ("SyntaxError", "IndentationError"):
-            raise _Ended("compile_error", f"The Python source does not compile: {message.get('message', '')}")
-        raise _Ended("runtime_error", f"Loading failed: {message.get('message', '')}")
-    found.stage = "compiled"
-    return arena
+class _Contestant:
+    """One candidate in its process, from import to timing. Every step may end the judgement.
 
+    Args:
+        process: where it runs.
+        ours: the task's reference.
+        settings: limits, trials, timing.
+        cores: says when it may run.
+        found: takes what is found out.
+        library_is_foul: whether operators of PyTorch that compute are a violation.
+    """
 
-def _serve_build(process: Process, unit: Any, builder: Builder, found: _Findings) -> None:
-    try:
-        built = builder.build(unit if isinstance(unit, dict) else {})
-    except BadUnit as refusal:
-        found.violations.append(Violation(rule=refusal.rule, evidence=refusal.evidence))
-        raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
-    found.builds.append(built)
-    if built.path is None:
-        process.reply({"ok": False, "log": built.log})
-    else:
-        with open(built.path, "rb") as file:
-            process.reply({"ok": True, "log": ""}, fds=(file.fileno(),))
+    def __init__(
+        self,
+        process: Process,
+        ours: Reference,
+        settings: ExecutorSettings,
+        cores: Cores,
+        found: _Findings,
+        library_is_foul: bool,
+    ):
+        self.process = process
+        self.ours = ours
+        self.settings = settings
+        self.cores = cores
+        self.found = found
+        self.library_is_foul = library_is_foul
+        self.arena = Arena(ours.arena_bytes)
+        self.state: dict[str, Any] = {}
 
-
-def _run_trials(
-    process: Process, arena: Arena, ours: Reference, settings: ExecutorSettings, cores: Cores, found: _Findings
-) -> None:
-    """Check outputs on fresh inputs. The first trial also records which library operators ran."""
-    for trial in range(settings.trials):
-        with ours.lock:
-            case = ours.case(trial)
-        arena.bytes.copy_(case.image)
+    def load(self, source: str, builder: Builder) -> None:
+        """Import the candidate and construct its model, serving the builds that it asks for."""
+        found, timeout = self.found, self.settings.load_timeout_s
         try:
-            nonce = process.post({"do": "run" if trial else "trace"})
-            reply = cores.next_message(process, nonce, settings.run_timeout_s)
+            self.arena.attach(self.process, timeout)
+            settings_before = self._read_state()
+            nonce = self.process.post({"do": "load", "source": source, "entry": ENTRY_POINT} | self.ours.init)
+            while "build" in (message := self.cores.next_message(self.process, nonce, timeout)):
+                self._serve_build(message["build"], builder)
         except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
-            raise _broke_off(error, "while it ran", settings.run_timeout_s, found) from None
-        _examine(reply, process, arena, ours, case, found)
-        if trial == 0:
-            _judge_operators(reply, found)
-        found.stage = "ran"
-    if found.errors:
-        first = found.errors[0]
-        raise _Ended("incorrect", f"Wrong output in {len(found.errors)} of {found.trials} trials: {first.message}.")
+            raise _broke_off(error, "while it was loaded", timeout, found) from None
+        failed_builds = [built for built in found.builds if not built.ok]
+        if "failed" in message:
+            if failed_builds:
+                raise _Ended("compile_error", f"The C++ source does not compile:\n{failed_builds[0].log}")
+            if message["failed"] in ("SyntaxError", "IndentationError"):
+                raise _Ended("compile_error", f"The Python source does not compile: {message.get('message', '')}")
+            raise _Ended("runtime_error", f"Loading failed: {message.get('message', '')}")
+        self.state = self._read_state() | {name: settings_before[name] for name in settings_before if name in SETTINGS}
+        found.stage = "compiled"
 
-
-def _judge_operators(reply: dict[str, Any], found: _Findings) -> None:
-    operators, share = reply.get("operators"), reply.get("library_share")
-    if not isinstance(operators, dict) or not isinstance(share, float):
-        return
-    found.operators = {str(name): int(count) for name, count in list(operators.items())[:100]}
-    found.coverage = min(1.0, max(0.0, 1.0 - share))
-    for name in library_operators(found.operators):
-        evidence = f"{name} ran {found.operators[name]}x in one call"
-        found.violations.append(Violation(rule="library_operator", evidence=evidence))
-    if found.violations:
-        raise _Ended("illegal", "PyTorch's operators did the work of the kernel.")
-
-
-def _time_pairs(process: Process, arena: Arena, ours: Reference, settings: ExecutorSettings, found: _Findings) -> None:
-    """Time (reference, candidate) pairs on unseen inputs until the interval is narrow or the budget is spent."""
-    deadline = time.monotonic() + settings.timing_budget_s
-    for pair in range(settings.max_pairs):
-        case = ours.case(settings.trials + pair)
-        before = ours.time(case) if pair % 2 == 0 else None
-        arena.bytes.copy_(case.image)
+    def _serve_build(self, unit: Any, builder: Builder) -> None:
+        unit = unit if isinstance(unit, dict) else {}
         try:
-            reply, seconds = process.ask({"do": "run"}, settings.run_timeout_s)
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
-            raise _broke_off(error, "while it was timed", settings.run_timeout_s, found) from None
-        _examine(reply, process, arena, ours, case, found)
+            if unit.get("cuda"):
+                self._compile_only(unit, builder)
+            built = builder.build(unit)
+        except BadUnit as refusal:
+            self.found.violations.append(Violation(rule=refusal.rule, evidence=refusal.evidence))
+            raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
+        self.found.builds.append(built)
+        if self.settings.static_rules and (symbols := foreign_symbols(built.symbols)):
+            raise self._foul("library_symbol", f"the compiled module calls {', '.join(symbols[:5])}")
+        if built.path is None:
+            self.process.reply({"ok": False, "log": built.log})
+        else:
+            with open(built.path, "rb") as file:
+                self.process.reply({"ok": True, "log": ""}, fds=(file.fileno(),))
+
+    def _compile_only(self, unit: dict[str, Any], builder: Builder) -> None:
+        """CUDA without a GPU: that it compiles is all that can be found out."""
+        arch = self.settings.gpu_arch or DEFAULT_ARCH
+        ok, log, kernels = builder.compile_cuda(unit, arch)
+        if not ok:
+            raise _Ended("compile_error", f"The CUDA source does not compile for {arch}:\n{log}")
+        self.found.gpu_builds = [GpuBuild(**kernel) for kernel in kernels]
+        self.found.stage = "compiled"
+        raise _Ended("not_run", f"Compiled for {arch} and not run: there is no GPU here.")
+
+    def run_trials(self, source: str, builder: Builder) -> None:
+        """Check outputs on fresh inputs, with a record of the library operators that run."""
+        found = self.found
+        with self.ours.lock:
+            cases = [self.ours.case(draw) for draw in self.ours.draws()]
+        for case in cases:
+            assert case is not None
+            reply = self._call(case, "trace")
+            self._examine(reply, case)
+            self._judge_operators(reply)
+            if found.stage == "compiled":
+                self._assemble(reply, source, builder)
+            found.stage = "ran"
         if found.errors:
-            raise _Ended("incorrect", f"Wrong output in a timed run: {found.errors[0].message}.")
-        found.pairs.append((ours.time(case) if before is None else before, seconds))
-        if pair + 1 >= settings.min_pairs:
-            low, high = bootstrap_interval(_ratios(found))
-            if high - low < settings.target_width * float(np.median(_ratios(found))) or time.monotonic() > deadline:
-                return
+            first = found.errors[0]
+            where = "" if first.inputs == "task" else f" on hidden inputs ({first.inputs})"
+            raise _Ended(
+                "incorrect", f"Wrong output in {len(found.errors)} of {found.trials} trials: {first.message}{where}."
+            )
+
+    def _assemble(self, reply: dict[str, Any], source: str, builder: Builder) -> None:
+        """Compile the Triton kernels that the interpreter has just run for a named GPU."""
+        arch, launches = self.settings.gpu_arch, reply.get("launches")
+        if arch is None or not isinstance(launches, list) or not launches:
+            return
+        try:
+            self.found.gpu_builds = [GpuBuild(**each) for each in builder.assemble(source, launches, arch)]
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._foul("forged_message", f"a record of launches that is none: {error!s:.100}") from None
+        for built in self.found.gpu_builds:
+            if not built.ok:
+                self.found.stage = "legal"
+                raise _Ended("compile_error", f"{built.kernel} does not compile for {arch}:\n{built.log}")
+
+    def _call(self, case: Case, do: str) -> dict[str, Any]:
+        """One call of `forward` that is not timed."""
+        timeout = self.settings.run_timeout_s
+        try:
+            self.arena.arrange(case.shape.layout, self._ask)
+            self.arena.put(case.image)
+            return self._ask({"do": do})
+        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+            raise _broke_off(error, "while it ran", timeout, self.found) from None
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        return self.cores.next_message(self.process, self.process.post(message), self.settings.run_timeout_s)
+
+    def _judge_operators(self, reply: dict[str, Any]) -> None:
+        found = self.found
+        operators, share = reply.get("operators"), reply.get("library_share")
+        if not isinstance(operators, dict) or not isinstance(share, float):
+            raise self._foul("forged_message", "an answer without the record of operators")
+        if found.operators is None:
+            found.operators = {str(name): int(count) for name, count in list(operators.items())[:100]}
+            found.coverage = min(1.0, max(0.0, 1.0 - share))
+        if self.library_is_foul:
+            for name in library_operators(operators):
+                found.violations.append(
+                    Violation(
+                        rule="library_operator", evidence=f"{name!s:.100} ran {operators[name]!s:.10}x in one call"
+                    )
+                )
+        if found.violations:
+            raise _Ended("illegal", "PyTorch's operators did the work of the kernel.")
+
+    def prepare_timing(self) -> None:
+        """Whatever timing needs and is not timed, while others may still run."""
+        try:
+            self.arena.arrange(self.ours.shapes[0].layout, self._ask)
+        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+            raise _broke_off(error, "before it was timed", self.settings.run_timeout_s, self.found) from None
+        if self.settings.compile_baseline:
+            with self.cores.preparing(), self.ours.lock:
+                compiled = self.ours.compiled()
+            self.found.baseline = compiled if isinstance(compiled, str) else ""
+
+    def time_pairs(self) -> None:
+        """Time reference and candidate in turn on unseen inputs until the interval is narrow or the budget is spent.
+
+        The order alternates. One call at an unpredictable place is recorded instead of timed: a candidate that
+        leaves its work to the library when nobody looks must guess when.
+        """
+        settings, found = self.settings, self.found
+        deadline = time.monotonic() + settings.timing_budget_s
+        compiled = self.ours.compiled() if settings.compile_baseline else ""
+        recorded = secrets.randbelow(settings.min_pairs)
+        found.conditions = Conditions(cache=settings.cpu_cache, load=os.getloadavg()[0], clock_mhz=machine.clock_mhz())
+        for turn in range(settings.max_pairs):
+            case = self.ours.case(Draw(settings.trials + turn))
+            assert case is not None
+            if turn == recorded:
+                self._judge_operators(self._time_call(case, "trace")[0])
+            times: dict[str, float] = {}
+            steps = ["reference", "candidate"] if turn % 2 == 0 else ["candidate", "reference"]
+            for step in steps:
+                machine.settle_caches(settings.cpu_cache)
+                if step == "candidate":
+                    times[step] = self._time_call(case, "run")[1]
+                else:
+                    times[step] = self.ours.time(case)
+                    if not isinstance(compiled, str):
+                        machine.settle_caches(settings.cpu_cache)
+                        times["compiled"] = compiled.time(case)
+            found.calls.append(_Call(times["reference"], times["candidate"], times.get("compiled")))
+            if turn + 1 >= settings.min_pairs:
+                low, high = median_interval(_ratios(found))
+                if high - low < settings.target_width * float(np.median(_ratios(found))) or time.monotonic() > deadline:
+                    return
+
+    def _time_call(self, case: Case, do: str) -> tuple[dict[str, Any], float]:
+        """Reply and time of one call (in seconds), its outputs checked."""
+        self.arena.put(case.image)
+        try:
+            reply, seconds = self.process.ask({"do": do}, self.settings.run_timeout_s)
+        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+            raise _broke_off(error, "while it was timed", self.settings.run_timeout_s, self.found) from None
+        self._examine(reply, case)
+        if self.found.errors:
+            raise _Ended("incorrect", f"Wrong output in a timed run: {self.found.errors[0].message}.")
+        return reply, seconds
+
+    def check_state(self) -> None:
+        """Parameters, random numbers and global settings must be as they were, unless the reference changes them."""
+        try:
+            after = self._read_state()
+        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+            raise _broke_off(error, "after it ran", self.settings.run_timeout_s, self.found) from None
+        changed = [name for name, value in self.state.items() if after.get(name) != value]
+        for name in changed:
+            if name in self.ours.changes_state:
+                continue
+            if name == "parameters":
+                raise self._foul("parameters_mutated", "forward changed the model's parameters or buffers")
+            raise self._foul("state_changed", f"{name}: {self.state[name]!s:.50} became {after.get(name)!s:.50}")
+
+    def _read_state(self) -> dict[str, Any]:
+        state = self._ask({"do": "state"}).get("state")
+        return state if isinstance(state, dict) else {}
+
+    def _examine(self, reply: dict[str, Any], case: Case) -> None:
+        """After one call, with the process frozen: read and compare the outputs, and look for foul play."""
+        found = self.found
+        trial = found.trials
+        found.trials += 1
+        if "failed" in reply:
+            message = str(reply.get("message", ""))
+            found.errors.append(TrialError(trial=trial, kind="exception", inputs=case.inputs, message=message))
+            raise _Ended("runtime_error", f"The kernel raised an exception: {message}")
+        described = reply.get("tensors")
+        if not isinstance(described, list):
+            described = []
+        found.errors.extend(self._compare(case, reply.get("done"), described, trial))
+        if not self.arena.holds(case.after):
+            raise self._foul("input_mutated", "forward changed its inputs, which the reference does not")
+        if not self.ours.returns_input:
+            for item in described:
+                if isinstance(item, dict) and self.arena.owns(item.get("pointer")):
+                    raise self._foul("output_aliases_input", "an output lies in the memory of an input")
+        if not self.ours.reuses_outputs and not self.ours.returns_input:
+            self._check_reuse(case, described)
+
+    def _check_reuse(self, case: Case, described: list[Any]) -> None:
+        """An output must not lie where one of the call before lies, which the contestant's process still holds."""
+        outputs = []
+        for item, expected in zip(described, case.expected, strict=False):
+            if isinstance(item, dict) and isinstance(item.get("pointer"), int):
+                outputs.append((item["pointer"], expected.low.numel() * wire.DTYPES[expected.dtype].itemsize))
+        for pointer, num_bytes in outputs:
+            for earlier, earlier_bytes in self.found.outputs:
+                if num_bytes and pointer < earlier + earlier_bytes and earlier < pointer + num_bytes:
+                    raise self._foul("output_reused", "an output lies in the memory of the call before")
+        self.found.outputs = outputs
+
+    def _compare(self, case: Case, form: Any, described: list[Any], trial: int) -> list[TrialError]:
+        if normalised(form) != case.shape.form or len(described) != len(case.expected):
+            message = f"forward returned {len(described)} tensors in another structure, expected {len(case.expected)}"
+            return [TrialError(trial=trial, kind="count", inputs=case.inputs, message=message)]
+        errors = []
+        for index, (expected, item) in enumerate(zip(case.expected, described, strict=True)):
+            error = compare.form_error(trial, case.inputs, index, expected, item)
+            if error is None:
+                span = wire.span_bytes(item["shape"], item["stride"], wire.DTYPES[item["dtype"]].itemsize)
+                try:
+                    output = compare.as_output(self.process.read(item["pointer"], span), item)
+                except ValueError as unreadable:
+                    message = f"output {index}: {unreadable}"
+                    error = TrialError(trial=trial, kind="layout", inputs=case.inputs, message=message)
+                else:
+                    error = None if expected.accepts(output) else expected.mismatch(trial, case.inputs, output)
+            if error is not None:
+                errors.append(error)
+        return errors
+
+    def _foul(self, rule: str, evidence: str) -> _Ended:
+        self.found.violations.append(Violation(rule=rule, evidence=evidence))
+        return _Ended("illegal", f"Broke the rule {rule}: {evidence}.")
 
 
 def _ratios(found: _Findings) -> list[float]:
-    return [ours / theirs for ours, theirs in found.pairs]
-
-
-def _examine(
-    reply: dict[str, Any], process: Process, arena: Arena, ours: Reference, case: Case, found: _Findings
-) -> None:
-    """After one call, with the process frozen: read and compare the outputs, and look for foul play."""
-    trial = found.trials
-    found.trials += 1
-    if "failed" in reply:
-        message = str(reply.get("message", ""))
-        found.errors.append(TrialError(trial=trial, kind="exception", message=message))
-        raise _Ended("runtime_error", f"The kernel raised an exception: {message}")
-    described = reply.get("tensors")
-    if not isinstance(described, list):
-        described = []
-    found.errors.extend(_compare(process, case, ours, reply.get("done"), described, trial))
-    if not torch.equal(arena.bytes, case.after):
-        _foul(found, "input_mutated", "forward changed its inputs, which the reference does not")
-    if not ours.returns_input:
-        for item in described:
-            pointer = item.get("pointer") if isinstance(item, dict) else None
-            if isinstance(pointer, int) and arena.address <= pointer < arena.address + ours.layout["size"]:
-                _foul(found, "output_aliases_input", "an output lies in the memory of an input")
-
-
-def _compare(
-    process: Process, case: Case, ours: Reference, form: Any, described: list[Any], trial: int
-) -> list[TrialError]:
-    if normalised(form) != ours.form or len(described) != len(case.expected):
-        message = f"forward returned {len(described)} tensors in another structure, expected {len(case.expected)}"
-        return [TrialError(trial=trial, kind="count", message=message)]
-    errors = []
-    for index, (expected, item) in enumerate(zip(case.expected, described, strict=True)):
-        error = compare.form_error(trial, index, expected, item)
-        if error is None:
-            span = wire.span_bytes(item["shape"], item["stride"], wire.DTYPES[item["dtype"]].itemsize)
-            try:
-                output = compare.as_output(process.read(item["pointer"], span), item)
-            except ValueError as unreadable:
-                error = TrialError(trial=trial, kind="layout", message=f"output {index}: {unreadable}")
-            else:
-                error = None if expected.accepts(output) else expected.mismatch(trial, output)
-        if error is not None:
-            errors.append(error)
-    return errors
-
-
-def _foul(found: _Findings, rule: str, evidence: str) -> None:
-    found.violations.append(Violation(rule=rule, evidence=evidence))
-    raise _Ended("illegal", f"Broke the rule {rule}: {evidence}.")
+    return [call.reference / call.candidate for call in found.calls]
 
 
 def _broke_off(error: Exception, when: str, timeout: float, found: _Findings) -> _Ended:
@@ -286,14 +433,18 @@ def _verdict(
             f"{item.rule}: {item.evidence}" + (f" (line {item.line})" if item.line else "")
             for item in found.violations[:5]
         )
-    speedup = reference_ms = candidate_ms = None
-    if status == "correct" and found.pairs:
-        low, high = bootstrap_interval(_ratios(found))
-        speedup = Speedup(median=float(np.median(_ratios(found))), low=low, high=high, pairs=len(found.pairs))
-        reference_ms = float(np.median([ours for ours, _ in found.pairs])) * 1e3
-        candidate_ms = float(np.median([theirs for _, theirs in found.pairs])) * 1e3
+    speedup = speedup_compiled = reference_ms = candidate_ms = compiled_ms = None
+    if status == "correct" and found.calls:
+        speedup = _speedup(_ratios(found))
+        reference_ms = float(np.median([call.reference for call in found.calls])) * 1e3
+        candidate_ms = float(np.median([call.candidate for call in found.calls])) * 1e3
         times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
-        feedback = f"Correct. {times}: {speedup.median:.2f}x ({low:.2f}–{high:.2f})."
+        feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
+        compiled = [(call.compiled, call.candidate) for call in found.calls if call.compiled is not None]
+        if compiled:
+            compiled_ms = float(np.median([theirs for theirs, _ in compiled])) * 1e3
+            speedup_compiled = _speedup([theirs / candidate for theirs, candidate in compiled])
+            feedback += f" Against torch.compile: {speedup_compiled.median:.2f}x."
     elif status == "correct":
         feedback = "Correct. Not timed."
     build = None
@@ -318,12 +469,22 @@ def _verdict(
         reference_ms=reference_ms,
         candidate_ms=candidate_ms,
         speedup=speedup,
+        compiled_ms=compiled_ms,
+        speedup_compiled=speedup_compiled,
+        baseline=shorten(found.baseline),
+        conditions=found.conditions,
         coverage=found.coverage,
         operators=found.operators,
         build=build,
+        gpu_builds=tuple(found.gpu_builds),
         feedback=shorten(feedback.strip()),
         log=found.log,
         protocol=settings.protocol,
         interpreted=request.dialect == "triton" and found.trials > 0,
         seconds=seconds,
     )
+
+
+def _speedup(ratios: list[float]) -> Speedup:
+    low, high = median_interval(ratios)
+    return Speedup(median=float(np.median(ratios)), low=low, high=high, pairs=len(ratios))

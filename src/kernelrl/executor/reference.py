@@ -5,50 +5,106 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import torch
 
 from kernelrl.errors import TaskError
-from kernelrl.executor import compare, wire
+from kernelrl.executor import compare, distributions, wire
+from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import ForgedMessage, Process, ProcessDied, ProcessTimeout
 from kernelrl.task import Task
 
 _ALIGNMENT = 64
+_UNSTABLE = frozenset(f"aten::{name}" for name in "sort argsort topk kthvalue median mode unique _unique2".split())
+"""Operators whose integer outputs are not determined where values are equal."""
+_UNSCALED = ("constant", "denormal")
+"""Distributions under which outputs may be small because nothing is left of them but rounding."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which inputs a run gets: equal draws are equal inputs."""
+
+    index: int
+    distribution: Distribution | Literal["task"] = "task"
+    shape: int = 0
+    """0: the shape that the task shows; 1, 2, …: hidden ones."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Inputs of one size: where they lie in the arena, and the outputs' form and description."""
+
+    sizes: dict[str, int]
+    """Values of the task's module-level constants; empty for the shape that the task shows."""
+    layout: dict[str, Any]
+    form: Any
+    native: list[dict[str, Any]]
+    """Descriptions of the reference's outputs as the task computes them."""
 
 
 @dataclass(frozen=True)
 class Case:
     """Inputs of one run and what must come out."""
 
+    shape: Shape
+    inputs: str
+    """Name of the distribution or of the hidden sizes, for people."""
     image: torch.Tensor
     """The arena's bytes before the run (uint8)."""
     after: torch.Tensor
     """The arena's bytes after the reference has run: the same unless the reference changes its inputs."""
     expected: list[compare.Expected]
 
+    @cached_property
+    def num_bytes(self) -> int:
+        """Memory that it takes."""
+        images = self.image.nbytes + (0 if self.after is self.image else self.after.nbytes)
+        return images + sum(2 * item.low.nbytes for item in self.expected)
+
 
 class Arena:
     """Memory shared with one process, through which inputs reach it. Written only while that process is frozen."""
 
-    def __init__(self, layout: dict[str, Any]):
+    def __init__(self, num_bytes: int):
         self._fd = os.memfd_create("kernelrl-inputs")
-        os.ftruncate(self._fd, layout["size"])
-        self._map = mmap.mmap(self._fd, layout["size"])
+        os.ftruncate(self._fd, num_bytes)
+        self._map = mmap.mmap(self._fd, num_bytes)
+        self._arranged: dict[str, Any] | None = None
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
-        self._layout = layout
         self.address = 0
 
     def attach(self, process: Process, timeout: float) -> None:
         """Let a process map it, before it sees untrusted text: then the address that it names can be believed."""
-        reply, _ = process.ask({"do": "attach", **self._layout}, timeout, fds=(self._fd,))
+        reply, _ = process.ask({"do": "attach", "size": self.bytes.numel()}, timeout, fds=(self._fd,))
         self.address = _succeeded(reply)["attached"]
         os.close(self._fd)
+
+    def arrange(self, layout: dict[str, Any], ask: Callable[[dict[str, Any]], Any]) -> None:
+        """Tell the process where its inputs lie, unless it knows."""
+        if layout is not self._arranged:
+            ask({"do": "arrange", "form": layout["form"], "tensors": layout["tensors"]})
+            self._arranged = layout
+
+    def put(self, image: torch.Tensor) -> None:
+        """Write inputs."""
+        self.bytes[: image.numel()] = image
+
+    def holds(self, image: torch.Tensor) -> bool:
+        """Whether these are the inputs that lie there."""
+        return torch.equal(self.bytes[: image.numel()], image)
+
+    def owns(self, pointer: object) -> bool:
+        """Whether an address of the process lies in it."""
+        return isinstance(pointer, int) and self.address <= pointer < self.address + self.bytes.numel()
 
 
 class Reference:
@@ -56,88 +112,157 @@ class Reference:
 
     Args:
         task: the task.
-        start: starts a contestant process.
+        start: starts a contestant process; with `may_exec=True`, one that may run the compiler.
         cores: says when it may run, unless it is alone.
-        seed: root of the seeds; it also seeds the construction of the model.
+        settings: seeds, hidden shapes, oracle, limits of time.
         secret: makes the seeds of the inputs impossible to guess for who knows the task and the seed.
-        load_timeout, run_timeout: time for loading it, and for one call (in seconds).
 
     Raises:
         TaskError: the reference does not load or run; names the task and the error.
     """
 
     def __init__(
-        self,
-        task: Task,
-        start: Callable[[], Process],
-        cores: Cores,
-        seed: int,
-        secret: str,
-        load_timeout: float,
-        run_timeout: float,
+        self, task: Task, start: Callable[..., Process], cores: Cores, settings: ExecutorSettings, secret: str
     ):
         self.task = task
         self.lock = threading.Lock()
-        self.seed = seed
+        self.settings = settings
         self._cores = cores
         self._alone = False
         self._secret = secret
-        self._timeout = run_timeout
-        self._cases: dict[int, Case] = {}
+        self._cases: dict[Draw, Case | None] = {}
+        self._start = start
+        self._baseline: _Baseline | str | None = None
         self.process = start()
         try:
-            self._load(load_timeout)
+            self._load()
         except BaseException:
             self.process.close()
             raise
 
-    def _load(self, timeout: float) -> None:
-        load: dict[str, Any] = {
-            "do": "load",
-            "source": self.task.source,
-            "entry": "Model",
-            "init": None,
-            "init_tensors": [],
-        }
-        loaded = self._ask(load | {"seed": self.seed}, timeout)
-        self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": self.seed}
-        drawn = self._ask({"do": "inputs", "seed": self._case_seed(0)})
-        self.layout = self._lay_out(drawn)
-        self.arena = Arena(self.layout)
-        self.arena.attach(self.process, self._timeout)
-        self.arena.bytes.copy_(self._image(drawn))
-        native = self._ask({"do": "run"})
-        self.form = normalised(native["done"])
-        self.native: list[dict[str, Any]] = native["tensors"]
-        if not self.native:
+    def _load(self) -> None:
+        settings = self.settings
+        load: dict[str, Any] = {"do": "load", "source": self.task.source, "entry": "Model"}
+        load |= {"init": None, "init_tensors": [], "seed": self.init_seed}
+        loaded = self._ask(load, settings.load_timeout_s)
+        self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": self.init_seed}
+        sizes = [{}, *self._hidden_sizes()]
+        drawn = [self._ask(self._question(Draw(0, shape=index), each)) for index, each in enumerate(sizes)]
+        layouts = [self._lay_out(each) for each in drawn]
+        self.arena_bytes = max(layout["size"] for layout in layouts)
+        self.arena = Arena(self.arena_bytes)
+        self.arena.attach(self.process, settings.run_timeout_s)
+        self.shapes = []
+        for index, layout in enumerate(layouts):
+            drawn_again = self._ask(self._question(Draw(0, shape=index), sizes[index]))
+            image = self._image(layout, drawn_again)
+            self.arena.arrange(layout, self._ask)
+            self.arena.put(image)
+            native = self._ask({"do": "run" if index else "trace"})
+            self.shapes.append(Shape(sizes[index], layout, normalised(native["done"]), native["tensors"]))
+            self._check_outputs(native["tensors"])
+            if index == 0:
+                self._learn_habits(native, image)
+        self.varying = self._find_varying()
+
+    def _learn_habits(self, native: dict[str, Any], image: torch.Tensor) -> None:
+        """What the reference does that a candidate may then do as well."""
+        self.unstable = bool(_UNSTABLE & native["operators"].keys()) and any(
+            not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"]
+        )
+        self.returns_input = any(self.arena.owns(described["pointer"]) for described in native["tensors"])
+        self.changes_inputs = not self.arena.holds(image)
+        before = self._ask({"do": "state"})["state"]
+        again = self._ask({"do": "run"})["tensors"]
+        after = self._ask({"do": "state"})["state"]
+        self.changes_state = {name for name in before if before[name] != after[name]}
+        self.reuses_outputs = any(
+            first["pointer"] == second["pointer"] for first, second in zip(native["tensors"], again, strict=True)
+        )
+
+    def _check_outputs(self, native: list[dict[str, Any]]) -> None:
+        if not native:
             raise TaskError(f"task {self.task.id}: forward returns no tensor")
-        for described in self.native:
+        for described in native:
             if described["stride"] is None or described["dtype"] not in wire.DTYPES:
                 raise TaskError(
                     f"task {self.task.id}: outputs of {described['layout']} {described['dtype']} cannot be compared"
                 )
-        self.returns_input = any(self.owns(described) for described in self.native)
-        self.changes_inputs = not torch.equal(self.arena.bytes, self._image(drawn))
 
-    def case(self, index: int) -> Case:
-        """The case of that index, drawn at its first use. The caller holds `lock`, and the cores only in `alone`."""
-        if index not in self._cases:
-            drawn = self._ask({"do": "inputs", "seed": self._case_seed(index)})
-            image = self._image(drawn)
-            after = image
-            if self.changes_inputs:
-                self.arena.bytes.copy_(image)
-                self._ask({"do": "run"})
-                after = self.arena.bytes.clone()
-            exact = self._ask({"do": "reference"})
-            if normalised(exact["done"]) != self.form:
-                raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
-            expected = [
-                compare.Expected.around(self._read(described), native | {"shape": described["shape"]}, self.task)
-                for described, native in zip(exact["tensors"], self.native, strict=True)
-            ]
-            self._cases[index] = Case(image, after, expected)
-        return self._cases[index]
+    def _find_varying(self) -> list[bool]:
+        """Which input tensors differ from seed to seed. Where none does, all are shuffled: inputs must be fresh."""
+        layout = self.shapes[0].layout
+        first, second = (self._image(layout, self._ask(self._question(Draw(index), {}))) for index in (0, 1))
+        spans = [slice(place["offset"], place["offset"] + place["bytes"]) for place in layout["tensors"]]
+        varying = [not torch.equal(first[span], second[span]) for span in spans]
+        self.draws_nothing = not any(varying)
+        return varying if any(varying) else [True] * len(varying)
+
+    def draws(self) -> list[Draw]:
+        """The draws of the runs that are checked before timing, those of no use left out. The caller holds `lock`."""
+        settings = self.settings
+        planned = [Draw(index) for index in range(settings.trials)]
+        planned += [Draw(index, name) for index, name in enumerate(settings.distributions)]
+        planned += [Draw(0, shape=index) for index in range(1, len(self.shapes))]
+        return [draw for draw in planned if self.case(draw) is not None]
+
+    def case(self, draw: Draw) -> Case | None:
+        """The case of that draw, made at its first use; None: the reference itself is not reliable on it.
+
+        The caller holds `lock`, and the cores only in `alone`.
+        """
+        if draw not in self._cases:
+            self._cases[draw] = self._make_case(draw)
+        return self._cases[draw]
+
+    def _make_case(self, draw: Draw) -> Case | None:
+        shape = self.shapes[draw.shape]
+        image = self._draw_image(draw, shape)
+        if image is None:
+            return None
+        self.arena.arrange(shape.layout, self._ask)
+        self.arena.put(image)
+        native = self._ask({"do": "run"})
+        if normalised(native["done"]) != shape.form:
+            raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
+        outputs = [self._read(described) for described in native["tensors"]]
+        after = self.arena.bytes[: image.numel()].clone() if self.changes_inputs else image
+        if self.settings.oracle == "float64":
+            self.arena.put(image)
+            exact = [self._read(described) for described in self._ask({"do": "exact"})["tensors"]]
+        else:
+            exact = outputs
+        scaled = self.settings.oracle == "float64" and draw.distribution not in _UNSCALED
+        expected = [
+            compare.Expected.around(value, own, known | {"shape": described["shape"]}, self.task, scaled)
+            for value, own, known, described in zip(exact, outputs, shape.native, native["tensors"], strict=True)
+        ]
+        if draw.distribution != "task" and not all(item.reliable for item in expected):
+            return None
+        inputs = draw.distribution if not shape.sizes else " ".join(f"{k}={v}" for k, v in shape.sizes.items())
+        return Case(shape, inputs, image, after, expected)
+
+    def _draw_image(self, draw: Draw, shape: Shape) -> torch.Tensor | None:
+        if self.unstable and draw.distribution in distributions.UNORDERED:
+            return None
+        drawn = self._ask(self._question(draw, shape.sizes))
+        image = self._image(shape.layout, drawn)
+        if draw.distribution == "task" and not self.draws_nothing:
+            return image
+        generator = torch.Generator().manual_seed(self._seed(draw, "values"))
+        changed = False
+        for varies, place in zip(self.varying, shape.layout["tensors"], strict=True):
+            if not varies or not place["bytes"]:
+                continue
+            flat = image[place["offset"] : place["offset"] + place["bytes"]].view(wire.DTYPES[place["dtype"]])
+            values = flat.as_strided(place["shape"], place["stride"])
+            if draw.distribution == "task":
+                flat.copy_(distributions.shuffle(flat, generator))
+                changed = True
+            elif (new := distributions.redraw(draw.distribution, values, generator)) is not None:
+                _write(values, new)
+                changed = True
+        return image if changed else None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -151,33 +276,57 @@ class Reference:
     @property
     def num_bytes(self) -> int:
         """Memory that the cases hold."""
-        return sum(
-            case.image.nbytes + sum(item.low.nbytes + item.high.nbytes for item in case.expected)
-            for case in self._cases.values()
-        )
+        return sum(case.num_bytes for case in list(self._cases.values()) if case is not None)
+
+    def compiled(self) -> _Baseline | str:
+        """The reference under `torch.compile`, or why there is none. The caller holds `lock`."""
+        if self._baseline is None:
+            try:
+                self._baseline = _Baseline(self)
+            except _NoBaseline as error:
+                self._baseline = str(error)
+        return self._baseline
 
     def time(self, case: Case) -> float:
         """Time of one reference call on fresh inputs (in seconds). The caller holds `lock`."""
-        self.arena.bytes.copy_(case.image)
+        self.arena.arrange(case.shape.layout, self._ask)
+        self.arena.put(case.image)
         try:
-            reply, seconds = self.process.ask({"do": "run"}, self._timeout)
+            reply, seconds = self.process.ask({"do": "run"}, self.settings.run_timeout_s)
         except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
             raise self._broken(error) from None
         _succeeded(reply)
         return seconds
 
-    def owns(self, described: dict[str, Any]) -> bool:
-        """Whether an output of the reference lies in its inputs' memory."""
-        return bool(self.arena.address <= described["pointer"] < self.arena.address + self.layout["size"])
-
     def close(self) -> None:
-        """End its process."""
+        """End its processes."""
         self.process.close()
+        if isinstance(self._baseline, _Baseline):
+            self._baseline.process.close()
 
-    def _case_seed(self, index: int) -> int:
+    @property
+    def init_seed(self) -> int:
+        """Seed of the model's construction: the candidate's is built from the same, and so has the same weights."""
+        return KERNELBENCH_SEED if self.settings.seeds == "kernelbench" else self.settings.seed
+
+    def _question(self, draw: Draw, sizes: dict[str, int]) -> dict[str, Any]:
+        return {"do": "inputs", "seed": self._seed(draw), "sizes": sizes}
+
+    def _seed(self, draw: Draw, purpose: str = "inputs") -> int:
         """Seeds that a candidate cannot guess from the task or from each other."""
-        text = f"{self._secret}/{self.seed}/{self.task.digest}/{index}"
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+        if self.settings.seeds == "kernelbench" and purpose == "inputs":
+            return _kernelbench_seed(draw.index)
+        parts = (self._secret, self.settings.seed, self.task.digest, draw, purpose)
+        return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
+
+    def _hidden_sizes(self) -> list[dict[str, int]]:
+        """Sizes within the task's `SHAPE_RANGES`: each dimension by itself may be the smallest or anything else."""
+        ranges = self.task.shape_ranges
+        chooser = random.Random(self._seed(Draw(0), "shapes"))
+        return [
+            {name: chooser.choice((low, chooser.randint(low, high))) for name, (low, high) in ranges.items()}
+            for _ in range(self.settings.shapes if ranges else 0)
+        ]
 
     def _lay_out(self, drawn: dict[str, Any]) -> dict[str, Any]:
         size = 0
@@ -188,19 +337,18 @@ class Reference:
                     f"task {self.task.id}: an input is a {item['layout']} {item['dtype']} tensor on {item['device']}; "
                     "inputs must be strided CPU tensors"
                 )
-            tensors.append({key: item[key] for key in ("dtype", "shape", "stride")} | {"offset": size})
             span = wire.span_bytes(item["shape"], item["stride"], wire.DTYPES[item["dtype"]].itemsize)
+            tensors.append({key: item[key] for key in ("dtype", "shape", "stride")} | {"offset": size, "bytes": span})
             size += -(-max(span, 1) // _ALIGNMENT) * _ALIGNMENT
         return {"size": max(size, _ALIGNMENT), "form": drawn["done"], "tensors": tensors}
 
-    def _image(self, drawn: dict[str, Any]) -> torch.Tensor:
-        layout = [(item["dtype"], item["shape"], item["stride"]) for item in self.layout["tensors"]]
-        if [(item["dtype"], item["shape"], item["stride"]) for item in drawn["tensors"]] != layout:
+    def _image(self, layout: dict[str, Any], drawn: dict[str, Any]) -> torch.Tensor:
+        expected = [(item["dtype"], item["shape"], item["stride"]) for item in layout["tensors"]]
+        if [(item["dtype"], item["shape"], item["stride"]) for item in drawn["tensors"]] != expected:
             raise TaskError(f"task {self.task.id}: get_inputs() returns other shapes or dtypes from call to call")
-        image = torch.zeros(self.layout["size"], dtype=torch.uint8)
-        for item, place in zip(drawn["tensors"], self.layout["tensors"], strict=True):
-            memory = self._memory(item)
-            image[place["offset"] : place["offset"] + memory.numel()] = memory
+        image = torch.zeros(layout["size"], dtype=torch.uint8)
+        for item, place in zip(drawn["tensors"], layout["tensors"], strict=True):
+            image[place["offset"] : place["offset"] + place["bytes"]] = self._memory(item)
         return image
 
     def _memory(self, described: dict[str, Any]) -> torch.Tensor:
@@ -212,11 +360,12 @@ class Reference:
         return compare.as_output(self._memory(described), described)
 
     def _ask(self, message: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        timeout = timeout or self.settings.run_timeout_s
         try:
             if self._alone:
-                reply, _ = self.process.ask(message, timeout or self._timeout)
+                reply, _ = self.process.ask(message, timeout)
             else:
-                reply = self._cores.next_message(self.process, self.process.post(message), timeout or self._timeout)
+                reply = self._cores.next_message(self.process, self.process.post(message), timeout)
         except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
             raise self._broken(error) from None
         if "failed" in reply:
@@ -226,6 +375,79 @@ class Reference:
     def _broken(self, error: Exception) -> TaskError:
         reason = "took too long" if isinstance(error, ProcessTimeout) else str(error)
         return TaskError(f"task {self.task.id}: the reference's process {reason}")
+
+
+class _NoBaseline(Exception):
+    """`torch.compile` cannot do it. The text says why."""
+
+
+class _Baseline:
+    """The reference under `torch.compile`, in a process of its own that may run the compiler.
+
+    Raises:
+        _NoBaseline: it does not compile, or its outputs are wrong.
+    """
+
+    def __init__(self, eager: Reference):
+        self.eager = eager
+        self.settings = eager.settings
+        self.process = eager._start(may_exec=True)
+        try:
+            load = {"do": "load", "source": eager.task.source, "entry": "Model", "compiled": True} | eager.init
+            self._ask(load, self.settings.load_timeout_s)
+            self.arena = Arena(eager.arena_bytes)
+            self.arena.attach(self.process, self.settings.load_timeout_s)
+            case = eager.case(Draw(0))
+            assert case is not None
+            self.arena.arrange(case.shape.layout, self._ask)
+            self.arena.put(case.image)
+            reply = self._ask({"do": "run"}, COMPILE_TIMEOUT_S)
+            for expected, described in zip(case.expected, reply["tensors"], strict=True):
+                itemsize = wire.DTYPES[described["dtype"]].itemsize
+                span = wire.span_bytes(described["shape"], described["stride"], itemsize)
+                if not expected.accepts(compare.as_output(self.process.read(described["pointer"], span), described)):
+                    raise _NoBaseline("torch.compile's outputs are wrong")
+        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+            self.process.close()
+            raise _NoBaseline(
+                f"torch.compile {'took too long' if isinstance(error, ProcessTimeout) else error}"
+            ) from None
+        except BaseException:
+            self.process.close()
+            raise
+
+    def _ask(self, message: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        cores, timeout = self.eager._cores, timeout or self.settings.run_timeout_s
+        reply = cores.next_message(self.process, self.process.post(message), timeout)
+        if "failed" in reply:
+            raise _NoBaseline(f"torch.compile failed: {reply['message']}")
+        return reply
+
+    def time(self, case: Case) -> float:
+        """Time of one call on fresh inputs (in seconds). The caller holds the reference's `lock`."""
+        self.arena.put(case.image)
+        try:
+            reply, seconds = self.process.ask({"do": "run"}, self.settings.run_timeout_s)
+        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+            raise self.eager._broken(error) from None
+        _succeeded(reply)
+        return seconds
+
+
+COMPILE_TIMEOUT_S = 180.0
+KERNELBENCH_SEED = 42
+
+
+def _kernelbench_seed(index: int) -> int:
+    """KernelBench's seed of trial `index`: the draws of a generator seeded with 42 (its `eval_kernel_against_ref`)."""
+    generator = torch.Generator().manual_seed(KERNELBENCH_SEED)
+    return int(torch.randint(0, 2**32 - 1, (index + 1,), generator=generator)[index])
+
+
+def _write(values: torch.Tensor, new: torch.Tensor) -> None:
+    """Copy into a view of an image, in which expanded dimensions (stride 0) share their memory."""
+    shared = [slice(0, 1) if step == 0 else slice(None) for step in values.stride()]
+    values[tuple(shared)].copy_(new[tuple(shared)])
 
 
 def _succeeded(reply: dict[str, Any]) -> dict[str, Any]:

@@ -62,21 +62,27 @@ def tie_to_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def confine(scratch: Path, limits: Limits, readable: tuple[str, ...] = (), may_exec: bool = False) -> list[str]:
+def confine(
+    scratch: Path,
+    limits: Limits,
+    readable: tuple[str, ...] = (),
+    may_exec: bool = False,
+    own_processes: bool = False,
+) -> list[str]:
     """Confine this process for good and say which layers hold.
 
     Args:
         scratch: the only folder that it may write to.
         limits: memory, file size, open files.
         readable: what it may read beside the system's and Python's libraries.
-        may_exec: allow child processes (a compiler needs them); they share a process namespace, whose first process
-            takes the others along when it ends.
+        may_exec: allow child processes and programs, which a compiler needs.
+        own_processes: put children into a process namespace, whose first process takes the others along when it ends.
 
     Returns:
         Names of those `LAYERS` that hold.
     """
     layers = []
-    if _enter_namespaces(scratch, None if may_exec else limits.file_bytes):
+    if _enter_namespaces(scratch, None if may_exec else limits.file_bytes, own_processes):
         layers.append("namespaces")
     _set_limits(limits)
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -88,9 +94,10 @@ def confine(scratch: Path, limits: Limits, readable: tuple[str, ...] = (), may_e
     return layers
 
 
-def _enter_namespaces(scratch: Path, scratch_bytes: int | None) -> bool:
+def _enter_namespaces(scratch: Path, scratch_bytes: int | None, own_processes: bool) -> bool:
     uid, gid = os.getuid(), os.getgid()
-    flags = _CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC | (_CLONE_NEWNS if scratch_bytes else _CLONE_NEWPID)
+    flags = _CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC
+    flags |= (_CLONE_NEWNS if scratch_bytes else 0) | (_CLONE_NEWPID if own_processes else 0)
     if _LIBC.unshare(flags) != 0:
         return False
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):

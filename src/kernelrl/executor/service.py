@@ -27,7 +27,7 @@ import torch
 from kernelrl.errors import InfrastructureError, TaskError
 from kernelrl.executor import machine, sandbox, wire
 from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request
-from kernelrl.executor.builder import Builder
+from kernelrl.executor.builder import KILLED, Builder
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import ForkServer, Process
 from kernelrl.executor.referee import judge
@@ -35,9 +35,11 @@ from kernelrl.executor.reference import Reference
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
-REFERENCE_BYTES = 1 << 30
+REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
-CACHE_FORMAT = 1
+COMPILED_MB = 256
+"""Size of any file that `torch.compile` writes for a reference (in MiB)."""
+CACHE_FORMAT = 2
 """Raised when a change of the executor makes earlier verdicts worthless."""
 
 
@@ -125,41 +127,39 @@ class Service:
     def verdict(self, request: Request) -> Verdict:
         """Judge one request, or recall it. Never raises: whatever is not the candidate's fault is `infrastructure`."""
         key = self._key(request)
-        if self.settings.verdict_cache and (known := self.verdicts.get(key)) is not None:
-            return Verdict.model_validate_json(known).model_copy(update={"task_id": request.task.id, "cached": True})
         try:
-            with self.references.of(request.task) as reference:
-                found = judge(
-                    request,
-                    self.settings,
-                    reference,
-                    self._start,
-                    self.builder,
-                    self.cores,
-                )
+            if self.settings.verdict_cache and (known := self.verdicts.get(key)) is not None:
+                update = {"task_id": request.task.id, "cached": True}
+                return Verdict.model_validate_json(known).model_copy(update=update)
+            found = self._judge(request)
+            if found.status == "killed" and KILLED in found.feedback:
+                found = self._judge(request)  # by itself, or by a machine short of memory: the second time tells
+            if self.settings.verdict_cache and KILLED not in f"{found.feedback} {found.build and found.build.log}":
+                self.verdicts.set(key, found.model_dump_json())
         except TaskError as error:
             return _not_known(request, "task", str(error))
         except Exception as error:
             return _not_known(request, "executor", f"{type(error).__name__}: {error}")
-        found = found.model_copy(update={"machine": machine.fingerprint()})
-        if self.settings.verdict_cache:
-            self.verdicts.set(key, found.model_dump_json())
         return found
 
-    def _start(self) -> Process:
+    def _judge(self, request: Request) -> Verdict:
+        with self.references.of(request.task) as reference:
+            found = judge(request, self.settings, reference, self._start, self.builder, self.cores)
+        return found.model_copy(update={"machine": machine.fingerprint()})
+
+    def _start(self, may_exec: bool = False) -> Process:
         spec = {
             "memory_bytes": self.settings.memory_mb << 20,
-            "file_bytes": self.settings.output_mb << 20,
+            "file_bytes": (COMPILED_MB if may_exec else self.settings.output_mb) << 20,
             "threads": self.threads,
+            "may_exec": may_exec,
         }
         return Process(self.forkserver, spec, self.scratch)
 
     def _reference(self, task: Task) -> Reference:
         task.check_source()
-        settings = self.settings
-        limits = settings.load_timeout_s, settings.run_timeout_s
         with self.cores.preparing():
-            return Reference(task, self._start, self.cores, settings.seed, self.secret, *limits)
+            return Reference(task, self._start, self.cores, self.settings, self.secret)
 
     def _key(self, request: Request) -> str:
         candidate = request.candidate.digest if request.candidate else None
@@ -221,7 +221,12 @@ def main(client: socket.socket) -> None:
     wire.send(client, {"ready": True})
     sending = threading.Lock()
 
+    cancelled: set[int] = set()
+
     def answer(number: int, request: Request) -> None:
+        if number in cancelled:
+            cancelled.discard(number)
+            return
         verdict = service.verdict(request)
         with sending:
             wire.send(client, {"number": number, "verdict": verdict.to_json()})
@@ -231,6 +236,9 @@ def main(client: socket.socket) -> None:
             message, _ = wire.receive(client)
         except wire.WireError:
             os._exit(0)
+        if "cancel" in message:
+            cancelled.update(message["cancel"])
+            continue
         service.pool.submit(answer, message["number"], Request.model_validate(message["request"]))
 
 

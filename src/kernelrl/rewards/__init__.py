@@ -56,6 +56,10 @@ class Score:
     """Value of every term and gate before weighting, in [0, 1]."""
 
 
+EXECUTION = frozenset({"runs", "correct", "speedup"})
+"""Rewards that cannot be known of a kernel that was compiled and not run: such a sample earns None."""
+
+
 class Term(BaseModel):
     """One term of a composed reward; further keys are parameters of the reward function."""
 
@@ -81,7 +85,7 @@ class Reward:
         An illegal kernel earns exactly 0 whatever the terms say, and nothing earns less: cheating never pays more than
         an honest failure.
         """
-        if verdict.status == "infrastructure":
+        if verdict.status == "infrastructure" or (verdict.status == "not_run" and EXECUTION & self.measures.keys()):
             return Score(total=None)
         parts = {name: measure(completion, verdict) for name, measure in self.measures.items()}
         for name, value in parts.items():

@@ -1,0 +1,308 @@
+"""KernelBench's run folders: read its kernels and results, judge them here, write the same format back.
+
+Formats as in github.com/ScalingIntelligence/KernelBench: `runs/NAME/level_L_problem_P_sample_S_kernel.py`,
+`runs/NAME/eval_results.json` (problem -> list of samples), `results/timing/HARDWARE/baseline_time_*.json` (level ->
+problem file -> statistics in milliseconds) and `KernelBench/levelL/P_NAME.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.table import Table
+
+from kernelrl.candidate import Candidate
+from kernelrl.check import detect_dialect
+from kernelrl.configs import to_dict
+from kernelrl.console import make_console, track
+from kernelrl.errors import UserError
+from kernelrl.executor.api import Request, deciding_settings, make_executor
+from kernelrl.records import Ledger, Record, write_json
+from kernelrl.run import open_stage
+from kernelrl.stats import fast_p, geometric_mean
+from kernelrl.task import Task
+from kernelrl.verdict import Verdict
+
+RESULTS = "eval_results.json"
+BASELINE = "baseline_time_kernelrl.json"
+P_VALUES = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
+"""KernelBench's thresholds (its scripts/benchmark_eval_analysis.py)."""
+_KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One kernel of a run."""
+
+    level: int
+    problem: int
+    number: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known about a problem's first sample."""
+
+    compiled: bool = False
+    correct: bool = False
+    speedup: float | None = None
+
+
+def run(cfg: DictConfig) -> Path:
+    """Judge a run's kernels where its problems are given, and print both evaluations' figures side by side.
+
+    Returns:
+        The stage folder: `eval_results.json` and a baseline file in KernelBench's format, `summary.json`, records.
+
+    Raises:
+        UserError: the folder holds no kernel, or a file that is needed is not there or not in KernelBench's format.
+    """
+    node = cfg["import"]
+    folder = Path(node.folder)
+    samples = read_samples(folder)
+    problems = {} if node.problems is None else read_problems(Path(node.problems), {it.level for it in samples})
+    columns: dict[str, list[Outcome]] = {}
+    if (folder / RESULTS).exists():
+        times = {} if node.baseline is None else read_baseline(Path(node.baseline), {it.level for it in samples})
+        columns["KernelBench"] = _their_outcomes(folder / RESULTS, samples, problems, times)
+    output = Path(cfg.eval.folder) / folder.name
+    asked = {"run": str(folder), "executor": deciding_settings(to_dict(cfg.executor))}
+    with open_stage("import", output, asked) as stage:
+        if problems:
+            verdicts = _judge(cfg, samples, problems, Ledger(stage.path / "records"))
+            results, baseline = to_results(samples, problems, verdicts)
+            write_json(stage.path / RESULTS, results)
+            write_json(stage.path / BASELINE, baseline)
+            columns["kernelrl"] = _our_outcomes(samples, problems, verdicts)
+        elif not columns:
+            raise UserError(f"{folder}: has no {RESULTS}; give import.problems=FOLDER to judge its kernels")
+        figures = {name: summarize(outcomes) for name, outcomes in columns.items()}
+        write_json(stage.path / "summary.json", figures)
+        if not stage.done:
+            stage.finish({"kernels": len(samples)})
+    make_console().print(_table(folder.name, figures))
+    return output
+
+
+def read_samples(folder: Path) -> list[Sample]:
+    """The kernels of a run folder, in order.
+
+    Raises:
+        UserError: there is none.
+    """
+    if not folder.is_dir():
+        raise UserError(f"import.folder={folder}: no such folder")
+    found = [(match, path) for path in folder.iterdir() if (match := _KERNEL.fullmatch(path.name))]
+    if not found:
+        raise UserError(f"import.folder={folder}: holds no level_L_problem_P_sample_S_kernel.py")
+    samples = [Sample(int(match[1]), int(match[2]), int(match[3]), path) for match, path in found]
+    return sorted(samples, key=lambda sample: (sample.level, sample.problem, sample.number))
+
+
+def read_problems(folder: Path, levels: set[int]) -> dict[tuple[int, int], Task]:
+    """All problems of some levels by (level, number).
+
+    Raises:
+        UserError: a level is not there.
+        TaskError: a problem is not in KernelBench's format.
+    """
+    problems = {}
+    for level in sorted(levels):
+        paths = sorted((folder / f"level{level}").glob("[0-9]*_*.py"))
+        if not paths:
+            raise UserError(f"import.problems={folder}: has no level{level}/ with problems")
+        for path in paths:
+            task = Task.from_file(path, level=level, origin="kernelbench")
+            problems[level, int(path.name.partition("_")[0])] = task
+    return problems
+
+
+def read_baseline(path: Path, levels: set[int]) -> dict[tuple[int, int], float]:
+    """Mean times (in milliseconds) by (level, problem).
+
+    Raises:
+        UserError: the file is not there or has another form.
+    """
+    content = _read_json(path, "import.baseline")
+    try:
+        return {
+            (level, int(name.partition("_")[0])): float(times["mean"])
+            for level in levels
+            for name, times in content[f"level{level}"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(f"import.baseline={path}: not of the form level -> problem file -> mean") from None
+
+
+def to_results(
+    samples: Sequence[Sample], problems: Mapping[tuple[int, int], Task], verdicts: Mapping[Sample, Verdict]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`eval_results.json` and a baseline file in KernelBench's format; times that were not measured are -1 there."""
+    results: dict[str, Any] = {}
+    reference_ms: dict[tuple[int, int], list[float]] = {}
+    for sample in samples:
+        verdict = verdicts[sample]
+        if verdict.status == "infrastructure":
+            continue
+        runtime = -1.0 if verdict.candidate_ms is None else verdict.candidate_ms
+        if verdict.reference_ms is not None:
+            reference_ms.setdefault((sample.level, sample.problem), []).append(verdict.reference_ms)
+        metadata = {"hardware": verdict.machine, "device": verdict.device, "kernelrl": verdict.status}
+        entry = {
+            "sample_id": sample.number,
+            "compiled": verdict.reached("compiled"),
+            "correctness": verdict.correct,
+            "metadata": metadata | ({} if verdict.correct else {"kernelrl_feedback": verdict.feedback}),
+            "runtime": runtime,
+            "runtime_stats": {} if verdict.candidate_ms is None else {"median": runtime},
+        }
+        results.setdefault(str(sample.problem), []).append(entry)
+    baseline: dict[str, Any] = {}
+    for key, times in reference_ms.items():
+        baseline.setdefault(f"level{key[0]}", {})[f"{problems[key].id}.py"] = {"mean": median(times)}
+    return results, baseline
+
+
+def summarize(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """KernelBench's figures over all problems, first sample each (its `score.py`): rates, geometric mean, `fast_p`."""
+    correct = [outcome.correct for outcome in outcomes]
+    speedups = [outcome.speedup for outcome in outcomes]
+    measured = [outcome.speedup for outcome in outcomes if outcome.correct and outcome.speedup is not None]
+    return {
+        "problems": len(outcomes),
+        "compiled": sum(outcome.compiled for outcome in outcomes) / len(outcomes),
+        "correct": sum(correct) / len(outcomes),
+        "speedup": geometric_mean(measured) if measured else None,
+        "fast_p": {f"{p:g}": fast_p(correct, speedups, p) for p in P_VALUES},
+    }
+
+
+def _judge(
+    cfg: DictConfig, samples: Sequence[Sample], problems: Mapping[tuple[int, int], Task], ledger: Ledger
+) -> dict[Sample, Verdict]:
+    """Verdicts of all samples; those that the ledger holds are not made again."""
+    known = {record.id: record.verdict for record in ledger}
+    verdicts = {sample: known[sample.path.stem] for sample in samples if sample.path.stem in known}
+    missing = [sample for sample in samples if sample not in verdicts]
+    for sample in missing:
+        if (sample.level, sample.problem) not in problems:
+            raise UserError(f"{sample.path}: import.problems has no problem {sample.problem} in level {sample.level}")
+    requests = []
+    for sample in missing:
+        source = sample.path.read_text(encoding="utf-8", errors="replace")
+        dialect = detect_dialect(source)
+        task = problems[sample.level, sample.problem]
+        requests.append(Request(task=task, candidate=Candidate(source=source, dialect=dialect), dialect=dialect))
+    with make_executor(to_dict(cfg.executor)) as executor, track(len(samples), "judging", len(verdicts)) as progress:
+        for index, verdict in executor.stream(requests):
+            sample = missing[index]
+            verdicts[sample] = verdict
+            ledger.append([_record(sample, requests[index], verdict)])
+            progress.advance()
+    return verdicts
+
+
+def _record(sample: Sample, request: Request, verdict: Verdict) -> Record:
+    from kernelrl import __version__
+
+    assert request.candidate is not None
+    return Record(
+        id=sample.path.stem,
+        stage="eval",
+        step=0,
+        policy=sample.path.parent.name,
+        task_id=request.task.id,
+        prompt="",
+        completion=request.candidate.source,
+        verdict=verdict,
+        rewards={},
+        reward=None,
+        machine=verdict.machine,
+        version=__version__,
+    )
+
+
+def _keys(samples: Sequence[Sample], problems: Mapping[tuple[int, int], Task]) -> list[tuple[int, int]]:
+    """Every problem that counts: all of the levels where they are known, otherwise those with a kernel."""
+    return sorted(problems or {(sample.level, sample.problem) for sample in samples})
+
+
+def _our_outcomes(
+    samples: Sequence[Sample], problems: Mapping[tuple[int, int], Task], verdicts: Mapping[Sample, Verdict]
+) -> list[Outcome]:
+    first = {(it.level, it.problem): verdicts[it] for it in samples if it.number == 0}
+    outcomes = []
+    for key in _keys(samples, problems):
+        if key not in first:
+            outcomes.append(Outcome())
+        elif (verdict := first[key]).status != "infrastructure":
+            speedup = verdict.speedup.median if verdict.speedup else None
+            outcomes.append(Outcome(verdict.reached("compiled"), verdict.correct, speedup))
+    return outcomes
+
+
+def _their_outcomes(
+    path: Path,
+    samples: Sequence[Sample],
+    problems: Mapping[tuple[int, int], Task],
+    baseline_ms: Mapping[tuple[int, int], float],
+) -> list[Outcome]:
+    first = {problem: entry for problem, entry in _first_entries(path)}
+    outcomes = []
+    for level, problem in _keys(samples, problems):
+        entry = first.get(problem)
+        if entry is None:
+            outcomes.append(Outcome())
+            continue
+        runtime, baseline = entry.get("runtime", -1.0), baseline_ms.get((level, problem))
+        speedup = baseline / runtime if baseline is not None and runtime > 0 else None
+        outcomes.append(Outcome(bool(entry["compiled"]), bool(entry["correctness"]), speedup))
+    return outcomes
+
+
+def _first_entries(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Sample 0 of each problem; earlier versions of the format held one entry per problem instead of a list."""
+    for problem, entries in _read_json(path, "eval_results").items():
+        for entry in entries if isinstance(entries, list) else [entries]:
+            if not isinstance(entry, dict) or not {"compiled", "correctness"} <= entry.keys():
+                raise UserError(f"{path}: problem {problem} has no `compiled` and `correctness`")
+            if entry.get("sample_id", 0) == 0:
+                yield int(problem), entry
+
+
+def _read_json(path: Path, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{name}={path}: no such file") from None
+    except ValueError as error:
+        raise UserError(f"{name}={path}: not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{name}={path}: not a JSON object")
+    return content
+
+
+def _table(name: str, figures: Mapping[str, Mapping[str, Any]]) -> Table:
+    table = Table(title=f"{name}: first sample of each problem")
+    table.add_column("")
+    for column in figures:
+        table.add_column(column, justify="right")
+    for label, cells in {
+        "problems": [str(column["problems"]) for column in figures.values()],
+        "compiled, %": [f"{100 * column['compiled']:.1f}" for column in figures.values()],
+        "correct, %": [f"{100 * column['correct']:.1f}" for column in figures.values()],
+        "speedup of correct, ×": [
+            "–" if column["speedup"] is None else f"{column['speedup']:.2f}" for column in figures.values()
+        ],
+        **{f"fast_{p:g}, %": [f"{100 * it['fast_p'][f'{p:g}']:.1f}" for it in figures.values()] for p in P_VALUES},
+    }.items():
+        table.add_row(label, *cells)
+    return table

@@ -1,0 +1,135 @@
+"""Hidden value distributions: what else the inputs of a task might have been.
+
+Each takes the values that the task itself drew and returns others, or None where it does not apply. The new values stay
+in the support of the task's own (non-negative ones stay so, and so do those in [0, 1]), and integers in their range, so
+that an index stays an index. Whether the reference is well-behaved on them is found out by running it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from kernelrl.executor.api import Distribution
+
+LARGE = 100.0
+TINY = 1e-6
+DENORMAL = 1e-40
+"""Below the smallest normal float32."""
+
+
+def redraw(name: Distribution, drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+    """Values of the named distribution in the shape, dtype and support of `drawn`.
+
+    Args:
+        name: a key of `DISTRIBUTIONS`.
+        drawn: what the task drew, of any shape.
+        generator: source of randomness.
+
+    Returns:
+        None: the distribution says nothing about such values.
+    """
+    if drawn.numel() == 0:
+        return None
+    if not drawn.is_floating_point():
+        return _INTEGERS[name](drawn, generator) if name in _INTEGERS else None
+    values = drawn.double()
+    if not bool(values.isfinite().all()):
+        return None
+    new = _fit(DISTRIBUTIONS[name](values, generator), values)
+    return None if new is None else new.to(drawn.dtype)
+
+
+def shuffle(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The same values in another order, or, where all are equal, scaled: for tasks that draw nothing at random."""
+    order = torch.randperm(drawn.numel(), generator=generator)
+    mixed = drawn.flatten()[order].reshape(drawn.shape)
+    if drawn.is_floating_point() and torch.equal(mixed, drawn):
+        return mixed * (0.5 + float(torch.rand((), generator=generator)))
+    return mixed
+
+
+def _normal(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(values.shape, generator=generator, dtype=values.dtype)
+
+
+def _uniform(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(values.shape, generator=generator, dtype=values.dtype) * 2 - 1
+
+
+def _constant(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One of the drawn values everywhere."""
+    index = int(torch.randint(values.numel(), (), generator=generator))
+    return torch.full_like(values, values.flatten()[index].item())
+
+
+def _ties(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Few distinct values, so that maxima and orders are not unique."""
+    step = float(values.std(correction=0)) or 1.0
+    return (values / step).round() * step
+
+
+def _zeros(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Half of the values are zero."""
+    return values * (torch.rand(values.shape, generator=generator) < 0.5)
+
+
+def _negative(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """All values are below zero: a maximum that starts at 0 shows."""
+    return -values.abs()
+
+
+def _large(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return values * LARGE
+
+
+def _tiny(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return values * TINY
+
+
+def _denormal(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return values * DENORMAL
+
+
+DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
+    "normal": _normal,
+    "uniform": _uniform,
+    "constant": _constant,
+    "ties": _ties,
+    "zeros": _zeros,
+    "negative": _negative,
+    "large": _large,
+    "tiny": _tiny,
+    "denormal": _denormal,
+}
+UNORDERED = ("constant", "ties", "zeros")
+"""Those under which the order of equal values decides an index, so that an unstable sort has no one right answer."""
+
+
+def _one_integer(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    index = int(torch.randint(drawn.numel(), (), generator=generator))
+    return drawn.flatten()[index].expand(drawn.shape).clone()
+
+
+def _extremes(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The smallest and the largest of the drawn values."""
+    return torch.where(torch.rand(drawn.shape, generator=generator) < 0.5, drawn.min(), drawn.max())
+
+
+_INTEGERS = {"constant": _one_integer, "ties": _extremes}
+
+
+def _fit(new: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:
+    """Fold new values into the support of the drawn ones; None: nothing would be left of the distribution."""
+    low, high = float(values.min()), float(values.max())
+    if low < 0:
+        return new
+    new = new.abs()
+    if high <= 1 and bool((new > 1).any()):
+        new = 1 - (1 - new % 2).abs()
+    if low > 0:
+        if float(new.max()) < low:
+            return None
+        new = new.clamp_min(low)
+    return None if torch.equal(new, values) else new

@@ -1,0 +1,249 @@
+"""Whatever dies, hangs or fills up: every other candidate gets its verdict, and nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from conftest import RIGHT
+from executor_cases import EXPLOITS, FAST, from_file, judge, processes_of, request, service_of, wait_for
+from kernelrl.errors import InfrastructureError
+from kernelrl.executor import Executor, make_executor
+
+SLEEPER = RIGHT.replace(
+    "void kernel", "void nap() { for (volatile long i = 0; i < 2000000000L; ++i) {} }\nvoid kernel"
+).replace("{\n  const", "{\n  nap();\n  const", 1)
+TEMPLATE_BOMB = RIGHT.replace(
+    "void kernel",
+    "template <int N, int M> struct Grid { static constexpr unsigned long v = Grid<N - 1, M>::v + Grid<N, M - 1>::v; };\n"
+    "template <int M> struct Grid<0, M> { static constexpr unsigned long v = 1; };\n"
+    "template <int N> struct Grid<N, 0> { static constexpr unsigned long v = 1; };\n"
+    "constexpr unsigned long slow = Grid<400, 400>::v;\nvoid kernel",
+)
+
+
+@pytest.fixture
+def settings(executor_cache: Path) -> dict[str, Any]:
+    return {**FAST, "cache_dir": str(executor_cache), "verdict_cache": False}
+
+
+@pytest.fixture
+def engine(settings: dict[str, Any]) -> Iterator[Executor]:
+    with make_executor(settings) as executor:
+        yield executor
+
+
+def test_a_killed_service_heals_and_every_candidate_gets_its_verdict(engine: Executor) -> None:
+    stream = engine.stream([request(RIGHT + f"\n# survivor {index}") for index in range(8)])
+    verdicts = dict([next(stream)])
+    os.kill(service_of(engine).pid, signal.SIGKILL)
+    verdicts |= dict(stream)
+    assert sorted(verdicts) == list(range(8))
+    assert {verdict.status for verdict in verdicts.values()} == {"correct"}
+
+
+def test_a_killed_forkserver_heals_too(engine: Executor) -> None:
+    stream = engine.stream([request(RIGHT + f"\n# orphan {index}") for index in range(4)])
+    verdicts = dict([next(stream)])
+    for child in service_of(engine).children():
+        child.kill()
+    verdicts |= dict(stream)
+    assert [verdicts[index].status for index in range(4)] == ["correct"] * 4
+
+
+def test_a_contestant_killed_from_outside_is_judged_again(engine: Executor) -> None:
+    judge(engine, RIGHT)
+    idle = {process.pid for process in processes_of(engine)}
+    stream = engine.stream([request(SLEEPER), request(RIGHT + "\n# beside it")])
+    killer = threading.Thread(target=_kill_one_of_those_that_come, args=(engine, idle))
+    killer.start()
+    verdicts = dict(stream)
+    killer.join()
+    assert verdicts[1].status == "correct"
+    assert verdicts[0].status in ("correct", "timeout"), "not the kill, but the second run decides"
+
+
+def _kill_one_of_those_that_come(engine: Executor, idle: set[int]) -> None:
+    def busy() -> list[psutil.Process]:
+        return [p for p in processes_of(engine) if p.pid not in idle and p.cpu_times().user > 1.0 and p.name() != "g++"]
+
+    for process in wait_for(busy):
+        process.kill()
+
+
+def test_a_contestant_that_always_dies_is_killed_and_not_remembered(engine: Executor) -> None:
+    suicide = RIGHT.replace("int64_t n", "*(volatile int*)0 = 1;\n  int64_t n")
+    assert judge(engine, suicide).status == "killed"
+    assert judge(engine, RIGHT + "\n# the next").status == "correct"
+
+
+def test_a_killed_compiler_is_started_again(engine: Executor) -> None:
+    slow = TEMPLATE_BOMB.replace("400, 400", "180, 180")
+    judge(engine, RIGHT)
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(judge(engine, slow)))
+    thread.start()
+    for compiler in wait_for(lambda: [p for p in processes_of(engine) if p.name() == "cc1plus"]):
+        compiler.kill()
+    thread.join()
+    assert results[0].status == "correct", results[0].feedback
+
+
+def test_nothing_is_left_running(settings: dict[str, Any]) -> None:
+    endless = next(path for path in EXPLOITS if path.stem == "world_endless")
+    engine = make_executor(settings)
+    stream = engine.stream([from_file(endless), request(RIGHT + "\n# beside it")])
+    next(stream)
+    tree = [service_of(engine), *processes_of(engine)]
+    assert len(tree) >= 3
+    engine.close()
+    _, alive = psutil.wait_procs(tree, timeout=10)
+    assert not alive
+    with pytest.raises(InfrastructureError, match="closed"):
+        engine.evaluate([request(RIGHT)])
+
+
+def test_a_killed_service_leaves_no_compiler_behind(settings: dict[str, Any]) -> None:
+    engine = make_executor(settings)
+    threading.Thread(target=lambda: list(engine.stream([request(TEMPLATE_BOMB)])), daemon=True).start()
+    compilers = wait_for(lambda: [p for p in processes_of(engine) if p.name() == "cc1plus"])
+    engine._closed = True  # type: ignore[attr-defined]  # no healing: the client is gone too
+    os.kill(service_of(engine).pid, signal.SIGKILL)
+    _, alive = psutil.wait_procs(compilers, timeout=10)
+    assert not alive
+
+
+CLIENT = """
+import sys
+sys.path.insert(0, {tests!r})
+from conftest import RIGHT
+from executor_cases import request, service_of
+from kernelrl.executor import make_executor
+engine = make_executor({settings!r})
+stream = engine.stream([request(RIGHT + f"# {{index}}") for index in range(50)])
+next(stream)
+print(service_of(engine).pid, flush=True)
+list(stream)
+"""
+
+
+def test_a_killed_client_takes_everything_along(settings: dict[str, Any]) -> None:
+    text = CLIENT.format(tests=str(Path(__file__).parent), settings=settings)
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        service = psutil.Process(int(client.stdout.readline()))
+        tree = [service, *service.children(recursive=True)]
+        client.kill()
+    _, alive = psutil.wait_procs(tree, timeout=10)
+    assert not alive
+
+
+def test_a_cancelled_batch_frees_the_executor(engine: Executor) -> None:
+    judge(engine, RIGHT)
+    stream = engine.stream([request(RIGHT + f"\n# cancelled {index}") for index in range(400)])
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    started = time.monotonic()
+    assert judge(engine, RIGHT + "\n# after it").status == "correct"
+    after = time.monotonic() - started
+    assert not engine._jobs  # type: ignore[attr-defined]
+    started = time.monotonic()
+    engine.evaluate([request(RIGHT + f"\n# measure {index}") for index in range(100)])
+    assert after < time.monotonic() - started, "the 399 others were not judged first"
+
+
+FULL_DISK = """
+import pathlib, sys
+sys.path.insert(0, {tests!r})
+from conftest import RIGHT
+from executor_cases import judge, request
+from kernelrl.executor import make_executor
+folder = pathlib.Path({folder!r})
+with make_executor({settings!r} | {{"cache_dir": str(folder), "verdict_cache": True}}) as engine:
+    print(judge(engine, RIGHT).status, flush=True)
+    filler = folder / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(1 << 16)):
+                pass
+            while file.write(b"x"):
+                pass
+        except OSError:
+            pass
+    full = judge(engine, RIGHT.replace("2.0f", "1.0f * 2.0f"))
+    print(full.status, full.fault, flush=True)
+    filler.unlink()
+    print(judge(engine, RIGHT.replace("2.0f", "2.0f * 1.0f")).status, flush=True)
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux's unshare mounts the small disk")
+def test_a_full_disk_is_nobodys_wrong_answer(settings: dict[str, Any], tmp_path: Path) -> None:
+    text = FULL_DISK.format(tests=str(Path(__file__).parent), settings=settings, folder=str(tmp_path))
+    mount = f'mount -t tmpfs -o size=96m none {tmp_path} && exec "$0" "$@"'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, "-c", text]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.stdout.splitlines() == ["correct", "infrastructure executor", "correct"], result.stderr
+
+
+JUMPING = """
+import random, time
+real = time.time
+time.time = lambda: real() + random.choice((-86400.0, 0.0, 86400.0))
+"""
+
+
+def test_a_clock_that_jumps_changes_nothing(
+    executor_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(JUMPING)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with make_executor({**FAST, "cache_dir": str(tmp_path / "cache")}) as engine:
+        jumps = subprocess.run(
+            [sys.executable, "-c", "import time; print(len({round(time.time(), -4) for _ in range(99)}))"],
+            capture_output=True,
+            text=True,
+        )
+        assert int(jumps.stdout) >= 3, "the clock of new processes does not jump"
+        verdicts = engine.evaluate([request(RIGHT + f"\n# jump {index}") for index in range(4)])
+        assert [verdict.status for verdict in verdicts] == ["correct"] * 4
+        assert all(0 < verdict.seconds < 600 for verdict in verdicts)
+
+
+@pytest.mark.slow
+def test_nothing_leaks_in_thousands_of_evaluations(settings: dict[str, Any]) -> None:
+    with make_executor(settings | {"timing": False, "distributions": []}) as engine:
+        engine.evaluate([request(RIGHT + f"\n# first {index}") for index in range(200)])
+        before = _footprint(engine)
+        for block in range(24):
+            verdicts = engine.evaluate([request(RIGHT + f"\n# {block} {index}") for index in range(200)])
+            assert {verdict.status for verdict in verdicts} == {"correct"}
+        after = _footprint(engine)
+    assert after["processes"] <= before["processes"] + 1
+    assert after["descriptors"] <= before["descriptors"] + 4
+    assert after["shared"] == before["shared"]
+    assert after["files"] <= before["files"] + 2
+    assert after["megabytes"] <= before["megabytes"] + 100, (before, after)
+
+
+def _footprint(engine: Executor) -> dict[str, float]:
+    service = service_of(engine)
+    cache = Path(engine.settings.cache_dir)  # type: ignore[attr-defined]
+    return {
+        "processes": len(processes_of(engine)),
+        "descriptors": service.num_fds(),
+        "shared": len(os.listdir("/dev/shm")),
+        "files": sum(len(names) for _, _, names in os.walk(cache)),
+        "megabytes": service.memory_info().rss / (1 << 20),
+    }

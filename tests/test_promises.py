@@ -1,0 +1,289 @@
+"""The executor's ten promises (docs/executor.md), each with a candidate that breaks it and is seen.
+
+Static rules are off where a promise must hold without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from conftest import KERNELS, REFERENCE, RIGHT
+from executor_cases import FAST, judge
+from kernelrl import dialects
+from kernelrl.errors import TaskError
+from kernelrl.executor import Executor, make_executor
+from kernelrl.executor.builder import foreign_symbols
+from kernelrl.executor.distributions import DISTRIBUTIONS, redraw
+from kernelrl.task import Task
+
+
+@pytest.fixture(scope="module")
+def executor(executor_cache: Path) -> Iterator[Executor]:
+    """The dynamic defences alone."""
+    with make_executor({**FAST, "cache_dir": str(executor_cache), "static_rules": False}) as engine:
+        yield engine
+
+
+def rules(verdict: object) -> set[str]:
+    return {violation.rule for violation in verdict.violations}  # type: ignore[attr-defined]
+
+
+def python(body: str, init: str = "pass") -> str:
+    return f"""\
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        {body}
+"""
+
+
+# 1 and 2: what is checked is what is timed, on inputs that were never seen
+
+
+def test_a_kernel_that_is_right_only_until_timing_is_caught(executor: Executor) -> None:
+    checked = FAST["trials"] + len(DISTRIBUTIONS)  # type: ignore[operator]
+    source = python(f"self.n += 1\n        return torch.relu(x) * (2.0 if self.n <= {checked} else 3.0)", "self.n = 0")
+    verdict = judge(executor, source, dialect="python")
+    assert verdict.status == "incorrect" and "timed" in verdict.feedback
+
+
+def test_inputs_are_fresh_even_where_the_task_draws_nothing_at_random(executor: Executor) -> None:
+    task = REFERENCE.replace("torch.randn(256, 1024)", "torch.arange(4096.0)")
+    cached = python(
+        "self.y = torch.relu(x) * 2.0 if self.y is None else self.y\n        return self.y.clone()", "self.y = None"
+    )
+    assert judge(executor, cached, task, "python").status == "incorrect"
+    assert judge(executor, python("return torch.relu(x) * 2.0"), task, "python").correct
+
+
+# 3: deferred work is not there when the outputs are read
+
+
+def test_work_in_a_background_thread_is_too_late(executor: Executor) -> None:
+    body = """import threading, time
+        out = torch.empty_like(x)
+        def work(x=x.clone()):
+            time.sleep(0.05)
+            torch.mul(torch.relu(x), 2.0, out=out)
+        threading.Thread(target=work).start()
+        return out"""
+    assert judge(executor, python(body), dialect="python").status in ("incorrect", "runtime_error")
+
+
+# 4: outputs are plain tensors of their own
+
+
+def test_an_output_buffer_may_not_be_used_twice(executor: Executor) -> None:
+    source = python(
+        "torch.mul(torch.relu(x), 2.0, out=self.out)\n        return self.out", "self.out = torch.empty(256, 1024)"
+    )
+    assert rules(judge(executor, source, dialect="python")) == {"output_reused"}
+
+
+def test_an_output_may_not_lie_in_an_input(executor: Executor) -> None:
+    task = REFERENCE.replace("torch.relu(x) * 2.0", "x[:1]")
+    task = task.replace("x[:1]", "x[:1] * 1.0")
+    assert rules(judge(executor, python("return x[:1]"), task, "python")) == {"output_aliases_input"}
+
+
+# 5: inputs, parameters, random numbers and settings stay as they were
+
+
+@pytest.mark.parametrize(
+    ("body", "rule", "named"),
+    [
+        ("y = torch.relu(x) * 2.0\n        x.zero_()\n        return y", "input_mutated", "inputs"),
+        ("self.w.data += 1\n        return torch.relu(x) * 2.0", "parameters_mutated", "parameters"),
+        ("torch.rand(1)\n        return torch.relu(x) * 2.0", "state_changed", "random numbers"),
+        ("torch.set_num_threads(1)\n        return torch.relu(x) * 2.0", "state_changed", "number of threads"),
+        (
+            "torch.set_default_dtype(torch.float64)\n        return torch.relu(x) * 2.0",
+            "state_changed",
+            "default dtype",
+        ),
+        ("torch.use_deterministic_algorithms(True)\n        return torch.relu(x) * 2.0", "state_changed", "determin"),
+        ("import os; os.chdir('/')\n        return torch.relu(x) * 2.0", "state_changed", "working directory"),
+    ],
+)
+def test_what_a_call_must_leave_alone(executor: Executor, body: str, rule: str, named: str) -> None:
+    verdict = judge(executor, python(body, "self.w = nn.Parameter(torch.zeros(3))"), dialect="python")
+    assert rules(verdict) == {rule}
+    assert named in verdict.violations[0].evidence
+
+
+def test_a_setting_changed_on_import_is_seen_too(executor: Executor) -> None:
+    source = "import torch\ntorch.set_num_threads(1)\n" + python("return torch.relu(x) * 2.0")
+    assert rules(judge(executor, source, dialect="python")) == {"state_changed"}
+
+
+# 6: the work is the candidate's own
+
+
+def test_the_library_is_seen_whenever_it_works(executor: Executor) -> None:
+    """Its own kernel in all calls that are checked, the library when it is timed: one of those calls is recorded."""
+    checked = FAST["trials"] + len(DISTRIBUTIONS)  # type: ignore[operator]
+    source = RIGHT.replace(
+        "        out = torch.empty_like(x)\n",
+        f"        self.n = getattr(self, 'n', 0) + 1\n        if self.n > {checked}:\n"
+        "            return torch.relu(x) * 2.0\n        out = torch.empty_like(x)\n",
+    )
+    assert rules(judge(executor, source)) == {"library_operator"}
+
+
+def test_a_modules_symbols_show_whom_it_calls() -> None:
+    assert foreign_symbols(["cblas_sgemm", "sgemm_", "dlsym@GLIBC_2.34", "at::_ops::mm::call(at::Tensor const&)"])
+    harmless = ["GOMP_parallel@GOMP_4.0", "expf@GLIBC_2.27", "at::_ops::empty_like::call(at::Tensor const&)", "memcpy"]
+    assert not foreign_symbols(harmless)
+
+
+def test_a_pasted_name_does_not_hide_a_call(executor_cache: Path) -> None:
+    """The text says `sg` and `emm_`; the module says `sgemm_`."""
+    hidden = RIGHT.replace(
+        "void kernel",
+        '#define JOIN2(a, b) a%:%:b\n#define JOIN(a, b) JOIN2(a, b)\nextern "C" void JOIN(sge, mm_)(...);\nvoid kernel',
+    ).replace("int64_t n", "if (a == nullptr) JOIN(sge, mm_)(0);\n  int64_t n")
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        verdict = judge(engine, hidden)
+    assert rules(verdict) <= {"library_symbol", "forbidden_cpp"} and verdict.status == "illegal"
+
+
+# 7: hidden seeds, distributions and shapes, in the task's precision
+
+
+@pytest.mark.parametrize(
+    ("reference", "shortcut", "inputs"),
+    [
+        ("x.amax(dim=1)", "torch.clamp_min(x.amax(dim=1), 0.0)", "negative"),
+        ("torch.softmax(x, dim=1)", "torch.exp(x) / torch.exp(x).sum(1, keepdim=True)", "large"),
+        ("x / (1e-12 + x.abs().amax())", "x / (1e-3 + x.abs().amax())", "tiny"),
+        ("x.argmax(dim=1)", "x.shape[1] - 1 - x.flip(1).argmax(dim=1)", "ties"),
+        ("(x > 0.5).sum(dim=1)", "torch.full_like(x, 0.308537).sum(1).round().long() * 0 + (x > 0.5).sum(1)", None),
+    ],
+)
+def test_hidden_distributions_find_shortcuts(
+    executor: Executor, reference: str, shortcut: str, inputs: str | None
+) -> None:
+    task = REFERENCE.replace("torch.relu(x) * 2.0", reference)
+    verdict = judge(executor, python(f"return {shortcut}"), task, "python")
+    assert verdict.correct if inputs is None else inputs in {error.inputs for error in verdict.errors}, verdict.feedback
+
+
+def test_new_values_stay_in_the_support_of_the_tasks_own() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for name in DISTRIBUTIONS:
+        for drawn in (torch.rand(1000), torch.rand(1000) + 0.5, torch.randint(3, 9, (1000,))):
+            new = redraw(name, drawn, generator)
+            if new is not None:
+                assert new.dtype == drawn.dtype and new.shape == drawn.shape
+                assert new.min() >= min(0, drawn.min()) and (drawn.is_floating_point() or new.max() <= drawn.max())
+    assert redraw("large", torch.randint(3, 9, (10,)), generator) is None
+
+
+SHAPES = """\
+import torch
+from torch import nn
+
+ROWS = 64
+COLUMNS = 128
+SHAPE_RANGES = {"ROWS": (1, 90), "COLUMNS": (1, 300)}
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2.0
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_hidden_shapes_find_a_kernel_for_one_shape(executor: Executor) -> None:
+    fixed = RIGHT.replace("int64_t n = x.numel();", "int64_t n = 64 * 128; if (n > x.numel()) n = x.numel();")
+    fixed = fixed.replace("torch.empty_like(x)", "torch.full_like(x, -1.0)")
+    verdict = judge(executor, fixed.replace("n = 64 * 128", "n = 8192"), SHAPES)
+    assert judge(executor, RIGHT, SHAPES).correct
+    if verdict.correct:
+        pytest.skip("both hidden shapes of this machine are smaller than the shown one")
+    assert "ROWS=" in verdict.errors[0].inputs
+
+
+def test_bad_shape_ranges_are_named() -> None:
+    for ranges, named in (('{"WIDTH": (1, 2)}', "WIDTH"), ('{"ROWS": (5, 2)}', "empty"), ("[3]", "literal")):
+        source = SHAPES.replace('{"ROWS": (1, 90), "COLUMNS": (1, 300)}', ranges)
+        with pytest.raises(TaskError, match=named):
+            Task(id="t", source=source).check_source()
+
+
+def test_small_outputs_need_small_errors(executor: Executor) -> None:
+    """1e-4 is no tolerance for a softmax over thousands of columns."""
+    task = REFERENCE.replace("torch.relu(x) * 2.0", "torch.softmax(x, dim=1)")
+    near = python("return torch.softmax(x, dim=1) + 2e-5")
+    assert judge(executor, near, task, "python").status == "incorrect"
+
+
+def test_lower_precision_than_the_task_asks_for_is_wrong(executor: Executor) -> None:
+    verdict = judge(executor, python("return (torch.relu(x).bfloat16() * 2.0).float()"), dialect="python")
+    assert verdict.status == "incorrect"
+
+
+# 8: a speedup is a ratio of interleaved times
+
+
+def test_kernelbenchs_protocol_is_a_config(executor_cache: Path) -> None:
+    from kernelrl.configs import compose_config
+    from kernelrl.preflight import read_executor_settings
+
+    settings = read_executor_settings(compose_config("check", ["executor=kernelbench"]))
+    assert (settings.protocol, settings.trials, settings.distributions) == ("kernelbench", 5, ())
+    quick = settings.model_copy(update={"min_pairs": 9, "max_pairs": 9, "cache_dir": str(executor_cache)})
+    with make_executor(quick) as engine:
+        verdict = judge(engine, RIGHT)
+        near = judge(engine, python("return torch.relu(x) * 2.0 + 5e-5"), dialect="python")
+    assert verdict.correct and verdict.protocol == "kernelbench" and verdict.trials == 5 + 9 + 1
+    assert verdict.conditions is not None and verdict.conditions.cache == "cold"
+    assert near.correct, "within KernelBench's tolerance"
+
+
+@pytest.mark.slow
+def test_torch_compile_is_a_second_baseline(executor_cache: Path) -> None:
+    broken = REFERENCE.replace(
+        "torch.relu(x) * 2.0", "torch.relu(x) * (2.0 if not torch.compiler.is_compiling() else 3.0)"
+    )
+    settings = {**FAST, "cache_dir": str(executor_cache), "compile_baseline": True, "memory_mb": 8192}
+    with make_executor(settings) as engine:
+        verdict = judge(engine, RIGHT)
+        other = judge(engine, RIGHT, broken)
+    assert verdict.correct and verdict.baseline == ""
+    assert verdict.compiled_ms is not None and verdict.speedup_compiled is not None
+    assert other.correct and other.speedup_compiled is None and "wrong" in other.baseline
+
+
+# 9 is in test_executor_faults.py; 10:
+
+
+def test_a_verdict_of_other_settings_is_another_verdict(executor_cache: Path) -> None:
+    source = KERNELS["wrong"] + "\n# settings"
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        assert not judge(engine, source).cached and judge(engine, source).cached
+    with make_executor({**FAST, "trials": 3, "cache_dir": str(executor_cache)}) as engine:
+        assert not judge(engine, source).cached
+
+
+def test_every_dialects_example_is_an_honest_candidate(executor_cache: Path) -> None:
+    task = dialects.EXAMPLE_TASK.replace("1024, 1024", "64, 256")
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        for name in dialects.names():
+            verdict = judge(engine, dialects.get(name).example, task, name)
+            assert verdict.correct or (name == "cuda" and verdict.status in ("not_run", "compile_error")), verdict.feedback
