@@ -33,7 +33,7 @@ def judge(executor: Executor, source: str | None, task: Task | str = REFERENCE, 
 
 
 def header(path: Path) -> dict[str, str]:
-    """The lines `# key: value` at the top of a candidate file: `task`, `dialect`; an exploit has `class` and `expect`."""
+    """Lines `# key: value` at the top of a candidate file: `task`, `dialect`; an exploit has `class` and `expect`."""
     lines = path.read_text().splitlines()[:6]
     return dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
 

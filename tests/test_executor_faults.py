@@ -26,10 +26,10 @@ SLEEPER = RIGHT.replace(
 ).replace("{\n  const", "{\n  nap();\n  const", 1)
 TEMPLATE_BOMB = RIGHT.replace(
     "void kernel",
-    "template <int N, int M> struct Grid { static constexpr unsigned long v = Grid<N - 1, M>::v + Grid<N, M - 1>::v; };\n"
-    "template <int M> struct Grid<0, M> { static constexpr unsigned long v = 1; };\n"
-    "template <int N> struct Grid<N, 0> { static constexpr unsigned long v = 1; };\n"
-    "constexpr unsigned long slow = Grid<400, 400>::v;\nvoid kernel",
+    "template <int N, int M> struct Grid { static constexpr unsigned v = Grid<N - 1, M>::v + Grid<N, M - 1>::v; };\n"
+    "template <int M> struct Grid<0, M> { static constexpr unsigned v = 1; };\n"
+    "template <int N> struct Grid<N, 0> { static constexpr unsigned v = 1; };\n"
+    "constexpr unsigned slow = Grid<400, 400>::v;\nvoid kernel",
 )
 
 
