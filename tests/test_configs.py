@@ -13,7 +13,7 @@ from kernelrl.stages import STAGES
 COMMANDS = [*STAGES, "check"]
 GROUPS = sorted(path.name for path in config_dir().iterdir() if path.is_dir())
 OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((config_dir() / group).glob("*.yaml"))]
-NEEDED = {("model", "hf"): ["model.name=some/model"]}
+NEEDED = {("model", "hf"): ["model.name=some/model"], ("import", "kernelbench_run"): ["import.folder=runs/name"]}
 """Overrides without which an option says nothing."""
 
 
@@ -37,7 +37,7 @@ def test_an_override_means_the_same_everywhere():
 
 def test_the_executor_config_shows_every_setting_with_its_default():
     settings = OmegaConf.to_container(compose_config("check").executor)
-    assert settings == ExecutorSettings().model_dump()
+    assert settings == ExecutorSettings().model_dump(mode="json")
 
 
 @pytest.mark.parametrize(

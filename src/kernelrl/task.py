@@ -123,4 +123,4 @@ class Task(BaseModel):
 def _assigned(tree: ast.Module) -> set[str]:
     """Names of the module's constants."""
     targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
-    return {target.id for target in targets if isinstance(target, ast.Name)}
+    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}

@@ -8,7 +8,7 @@ native code) the executor's record of operators sees while the candidate runs.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 
 import torch
 
@@ -16,11 +16,12 @@ from kernelrl.candidate import ENTRY_POINT
 from kernelrl.verdict import Violation
 
 ALLOWED_IMPORTS = frozenset(
-    "torch torch.nn torch.utils.cpp_extension tvm_ffi tvm_ffi.cpp triton triton.language math typing __future__".split()
+    "torch torch.nn torch.nn.functional torch.utils.cpp_extension tvm_ffi tvm_ffi.cpp triton triton.language "
+    "math typing dataclasses enum __future__".split()
 )
 
 FORBIDDEN_NAMES = frozenset(
-    "eval exec compile __import__ open getattr setattr delattr globals locals vars dir input breakpoint "
+    "eval exec compile __import__ open getattr setattr delattr globals locals vars dir breakpoint "
     "memoryview __builtins__ __loader__ __spec__".split()
 )
 
@@ -29,7 +30,7 @@ _ALLOCATE = (
     "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like tensor as_tensor scalar_tensor"
 )
 _TYPES = "Tensor dtype device Size Generator memory_format contiguous_format channels_last preserve_format strided"
-_CONTEXT = "no_grad inference_mode is_tensor is_floating_point promote_types result_type"
+_CONTEXT = "no_grad inference_mode is_tensor is_floating_point promote_types result_type broadcast_shapes"
 TORCH_IN_FORWARD = frozenset(f"{_DTYPES} {_ALLOCATE} {_TYPES} {_CONTEXT}".split())
 """Names of `torch` that code outside `__init__` may use."""
 
@@ -42,10 +43,10 @@ NN_IN_FORWARD = frozenset(["Module", "Parameter", "ParameterList", "Buffer"])
 TENSOR_METHODS = frozenset(
     # shape, type and place
     "size shape dim ndim numel nelement stride storage_offset element_size nbytes dtype device layout data_ptr "
-    "is_contiguous is_cuda is_cpu is_floating_point is_complex requires_grad type names get_device "
+    "is_contiguous is_cuda is_cpu is_floating_point is_complex requires_grad type names get_device itemsize values "
     # views
     "view view_as reshape expand expand_as permute transpose t T mT squeeze unsqueeze flatten unflatten narrow select "
-    "split chunk unbind as_strided detach movedim swapaxes unfold diagonal "
+    "split chunk unbind as_strided detach movedim swapaxes unfold diagonal ravel "
     # allocation, copies and conversions
     "new_empty new_zeros new_ones new_full new_empty_strided zero_ fill_ clone contiguous copy_ to type_as float "
     "double half bfloat16 int long short bool cpu cuda item requires_grad_ data tolist".split()
@@ -88,13 +89,6 @@ def dotted(node: ast.AST) -> str | None:
 
 def _root(node: ast.AST) -> str:
     return (dotted(node) or "").split(".")[0]
-
-
-def called_in_forward(tree: ast.Module, device_functions: set[str]) -> Iterator[ast.Call]:
-    """Calls outside `__init__`, module level and device functions: those that `forward` can reach."""
-    for scope, node in _walk_with_scope(tree, device_functions):
-        if scope == "forward" and isinstance(node, ast.Call):
-            yield node
 
 
 def _violation(rule: str, node: ast.AST, evidence: str) -> Violation:
@@ -167,15 +161,91 @@ def _torch_aliases(tree: ast.Module) -> dict[str, str]:
     return aliases
 
 
+def names_made_by(tree: ast.Module, makes: Callable[[ast.AST], bool]) -> set[str]:
+    """Names (`mod`, `self.mod`, `build`) that hold what some expression makes, directly or through other such names.
+
+    Args:
+        makes: whether an expression is one that makes it.
+    """
+    names: set[str] = set()
+    while True:
+        before = len(names)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(makes(part) or _is_one_of(part, names) for part in ast.walk(node.value)):
+                    names |= {name for target in targets for part in ast.walk(target) if (name := dotted(part))}
+            elif isinstance(node, ast.FunctionDef) and node.name not in ("__init__", "forward"):
+                returned = [part.value for part in ast.walk(node) if isinstance(part, ast.Return) and part.value]
+                if any(makes(part) or _is_one_of(part, names) for value in returned for part in ast.walk(value)):
+                    names.add(node.name)
+            elif isinstance(node, ast.ClassDef):
+                own = {name for name in names if any(_binds(statement, name) for statement in node.body)}
+                names |= {f"{owner}.{name}" for name in own for owner in ("self", node.name)}
+        if len(names) == before:
+            return names - {"self"}
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    return isinstance(statement, ast.Assign) and any(dotted(target) == name for target in statement.targets)
+
+
+def _is_one_of(node: ast.AST, names: set[str]) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and dotted(node) in names
+
+
+def used_in_forward(tree: ast.Module, names: set[str], device_functions: set[str]) -> bool:
+    """Whether code that `forward` can reach reads one of these names."""
+    return any(
+        scope == "forward" and _is_one_of(node, names) for scope, node in _walk_with_scope(tree, device_functions)
+    )
+
+
+def _init_helpers(tree: ast.Module) -> set[str]:
+    """Functions that are called by module-level code and `__init__` alone, and mentioned nowhere else."""
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    helpers = functions.keys() - {"__init__", "forward"}
+    while True:
+        called: set[str] = set()
+        elsewhere: set[str] = set()
+        for scope, node in _walk_scopes(tree, set(), helpers):
+            if isinstance(node, ast.Call) and scope == "init" and isinstance(node.func, ast.Name | ast.Attribute):
+                called.add(_last(node.func))
+            elif isinstance(node, ast.Name | ast.Attribute) and scope == "forward":
+                elsewhere.add(_last(node))
+        mentioned = _mentioned_without_call(tree)
+        remaining = {name for name in helpers if name in called and name not in elsewhere | mentioned}
+        if remaining == helpers:
+            return helpers
+        helpers = remaining
+
+
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def _mentioned_without_call(tree: ast.Module) -> set[str]:
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return {
+        _last(node) for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute) and id(node) not in called
+    }
+
+
 def _walk_with_scope(tree: ast.Module, device_functions: set[str]) -> Iterator[tuple[str, ast.AST]]:
     """Every node outside device functions, and where it runs: `init` (also module level) or `forward` (the rest)."""
+    return _walk_scopes(tree, device_functions, _init_helpers(tree))
+
+
+def _walk_scopes(
+    tree: ast.Module, device_functions: set[str], init_functions: Set[str]
+) -> Iterator[tuple[str, ast.AST]]:
     stack: list[tuple[str, ast.AST]] = [("init", node) for node in tree.body]
     while stack:
         scope, node = stack.pop()
         if isinstance(node, ast.FunctionDef):
             if node.name in device_functions:
                 continue
-            scope = "init" if node.name == "__init__" else "forward"
+            scope = "init" if node.name == "__init__" or node.name in init_functions else "forward"
         elif isinstance(node, ast.Lambda):
             scope = "forward"
         yield scope, node
@@ -192,7 +262,8 @@ def _check_torch_names(node: ast.AST, scope: str, aliases: dict[str, str]) -> It
         if len(parts) < 2 or parts[:3] == ["torch", "utils", "cpp_extension"] or parts == ["torch", "utils"]:
             return
         if parts[1] == "nn":
-            allowed = len(parts) < 3 or parts[2] in NN_IN_FORWARD or (scope == "init" and parts[2] in _modules_of_nn())
+            allowed = len(parts) < 3 or parts[2] in NN_IN_FORWARD or parts == ["torch", "nn", "functional"]
+            allowed = allowed or (scope == "init" and (parts[2] in _modules_of_nn() or parts[2] == "init"))
         else:
             allowed = parts[1] in (TORCH_IN_INIT if scope == "init" else TORCH_IN_FORWARD)
         if not allowed:

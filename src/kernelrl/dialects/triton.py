@@ -16,10 +16,10 @@ def find_violations(source: str) -> list[Violation]:
     violations = _python.find_violations(tree, modules=set(), device_functions=kernels)
     if not kernels:
         violations.append(Violation(rule="no_kernel", evidence="there is no function decorated with @triton.jit"))
-    elif not _is_launched(tree, kernels):
-        violations.append(
-            Violation(rule="kernel_not_called", evidence=f"no method of {ENTRY_POINT} launches a kernel[grid](…)")
-        )
+    else:
+        made = kernels | _python.names_made_by(tree, lambda node: isinstance(node, ast.Name) and node.id in kernels)
+        if not _python.used_in_forward(tree, made, kernels):
+            violations.append(Violation(rule="kernel_not_called", evidence=f"no method of {ENTRY_POINT} uses a kernel"))
     return violations
 
 
@@ -28,16 +28,13 @@ def _kernels(tree: ast.Module) -> set[str]:
     return {
         node.name
         for node in tree.body
-        if isinstance(node, ast.FunctionDef)
-        and any(_python.dotted(decorator) == "triton.jit" for decorator in node.decorator_list)
+        if isinstance(node, ast.FunctionDef) and any(_is_jit(decorator) for decorator in node.decorator_list)
     }
 
 
-def _is_launched(tree: ast.Module, kernels: set[str]) -> bool:
-    for call in _python.called_in_forward(tree, kernels):
-        if isinstance(call.func, ast.Subscript) and _python.dotted(call.func.value) in kernels:
-            return True
-    return False
+def _is_jit(decorator: ast.expr) -> bool:
+    name = _python.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    return name in ("triton.jit", "jit")
 
 
 EXAMPLE = """\

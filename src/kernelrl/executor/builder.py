@@ -39,8 +39,7 @@ BASE_FLAGS = ("-std=c++17", "-fPIC", "-O3", "-march=native", "-fopenmp")
 PRECOMPILED_TUNING = ("-ffast-math", "-mrecip=none")
 """Flags that a precompiled header must share with what includes it, and that are common enough for one of their own."""
 ALLOWED_FLAG = re.compile(
-    r"-(O[0-3sz]|Ofast|g0?|w|Wall|Wextra|pthread|lm|lgomp|fopenmp(-simd)?|ffast-math|fno-[a-z-]+|funroll-loops"
-    r"|ftree-vectorize|fassociative-math|freciprocal-math|fstrict-aliasing|fvect-cost-model=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
+    r"-(O[0-3sz]|Ofast|g0?|w|W[a-z0-9-]+|pthread|lm|lgomp|f[a-z0-9-]+|fvect-cost-model=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
     r"|std=(c|gnu)\+\+\w+|D\w+(=\w*)?|shared|fPIC)"
 )
 CUDA_FLAGS = ("-std=c++17", "-O3", "--expt-relaxed-constexpr", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -275,7 +274,7 @@ FOREIGN = re.compile(
     r"(at::(?!Tensor\b|TensorBase\b|_ops::)\w+|torch::autograd::\w+|torch::jit::\w+)|"
     r"((cblas|mkl|dnnl|omp_fulfill)\w*|[sdczh]gem[mv]_?|[sd]dot_?|[sd]axpy_?)$|"
     r"(dlopen|dlsym|dlvsym|dlmopen|system|popen|fork|vfork|clone|exec\w*|posix_spawn\w*|ptrace|syscall|mmap|mprotect|"
-    r"pthread_create|thrd_create|memfd_create|shm_open|kill|raise|sig\w+|signal|setenv|putenv|unsetenv|getenv|"
+    r"pthread_create|thrd_create|std::thread::\w+|std::__future_base\w*|memfd_create|shm_open|kill|raise|sig\w+|signal|setenv|putenv|unsetenv|getenv|"
     r"secure_getenv|socket|connect|fopen|fopen64|open|open64|openat|read|write|send|sendmsg|recvmsg|atexit|on_exit|"
     r"exit|_exit|_Exit|quick_exit|longjmp|siglongjmp|clock\w*|gettimeofday|time|environ|__environ|process_vm_\w+|"
     r"dl_iterate_phdr|GOMP_task\w*|TVMFFIFunctionGetGlobal|TVMFFIEnvRegisterCAPI)(@.*)?$"

@@ -40,7 +40,13 @@ class Expected:
 
     @classmethod
     def around(
-        cls, exact: torch.Tensor, native: torch.Tensor, described: dict[str, Any], task: Task, scaled: bool
+        cls,
+        exact: torch.Tensor,
+        native: torch.Tensor,
+        described: dict[str, Any],
+        task: Task,
+        scaled: bool,
+        slack: float = 0.0,
     ) -> Expected:
         """Bounds `exact ± tolerance`, held in the output's own width (at least float32).
 
@@ -59,6 +65,7 @@ class Expected:
             described: description of that output.
             task: names its own tolerances, which are then kept as they are, or none.
             scaled: take the size of the outputs into account.
+            slack: added to the tolerance.
         """
         default = DEFAULT_TOLERANCE.get(described["dtype"], 0.0)
         atol = default if task.atol is None else task.atol
@@ -79,6 +86,7 @@ class Expected:
         far = finite & (error > margin)
         low = torch.where(far, torch.minimum(exact, own), exact) - margin
         high = torch.where(far, torch.maximum(exact, own), exact) + margin
+        low, high = low - slack, high + slack
         reliable = bool(finite.all()) and bool((error <= margin / 4).all())
         width = torch.float64 if described["dtype"] == "torch.float64" else torch.float32
         is_nan = exact.isnan()

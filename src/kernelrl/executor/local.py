@@ -24,6 +24,10 @@ MAX_STARTS = 3
 """Number of times that a request is handed to a service before its verdict is `infrastructure`."""
 
 
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_ARENA_MAX": "2"}
+"""Has the C library give large tensors back to the system when they are freed: the service makes many of every size."""
+
+
 @dataclass
 class _Job:
     request: Request
@@ -134,7 +138,7 @@ class LocalExecutor:
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", "kernelrl.executor.service", str(theirs.fileno())]
-            environment = os.environ | {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
+            environment = os.environ | {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")} | MALLOC
             self._service = subprocess.Popen(
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=environment, start_new_session=True
             )

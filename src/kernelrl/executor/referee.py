@@ -365,14 +365,24 @@ class _Contestant:
         if not isinstance(described, list):
             described = []
         found.errors.extend(self._compare(case, reply.get("done"), described, trial))
-        if not self.arena.holds(case.after):
-            raise self._foul("input_mutated", "forward changed its inputs, which the reference does not")
+        self._check_inputs(case, trial)
         if not self.ours.returns_input:
             for item in described:
                 if isinstance(item, dict) and self.arena.owns(item.get("pointer")):
                     raise self._foul("output_aliases_input", "an output lies in the memory of an input")
         if not self.ours.reuses_outputs and not self.ours.returns_input:
             self._check_reuse(case, described)
+
+    def _check_inputs(self, case: Case, trial: int) -> None:
+        """Inputs are as they were written, and those that the reference changes as it changes them."""
+        changed = self.arena.changed(case.image, case.shape.layout)
+        if any(index not in case.changed for index in changed):
+            raise self._foul("input_mutated", "forward changed an input that the reference does not change")
+        if case.changed:
+            inputs = self.arena.inputs(case.shape.layout)
+            for index, expected in case.changed.items():
+                if not expected.accepts(inputs[index]):
+                    self.found.errors.append(expected.mismatch(trial, case.inputs, inputs[index]))
 
     def _check_reuse(self, case: Case, described: list[Any]) -> None:
         """An output must not lie where one of the call before lies, which the contestant's process still holds."""

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,6 @@ REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
 COMPILED_MB = 256
 """Size of any file that `torch.compile` writes for a reference (in MiB)."""
-CACHE_FORMAT = 2
-"""Raised when a change of the executor makes earlier verdicts worthless."""
 
 
 class References:
@@ -164,7 +163,7 @@ class Service:
     def _key(self, request: Request) -> str:
         candidate = request.candidate.digest if request.candidate else None
         parts = (
-            CACHE_FORMAT,
+            _rules(),
             request.task.digest,
             candidate,
             request.dialect,
@@ -172,6 +171,14 @@ class Service:
             machine.fingerprint(),
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+@cache
+def _rules() -> str:
+    """Digest of the text that judges: verdicts made by another version of it are not recalled."""
+    package = Path(__file__).parent.parent
+    texts = [path.read_bytes() for name in ("executor", "dialects") for path in sorted((package / name).glob("*.py"))]
+    return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
 def _not_known(request: Request, fault: Any, feedback: str) -> Verdict:
