@@ -134,7 +134,7 @@ class Model(nn.Module):
     """A "task" that looks around: everything a candidate's process could do, without the static rules."""
 
     def forward(self, x):
-        import os, socket, ctypes, pathlib
+        import ctypes, fcntl, os, pathlib, socket, threading, time
         done = []
 
         def attempt(name, action):
@@ -151,6 +151,12 @@ class Model(nn.Module):
         attempt("fork", lambda: os.fork() or os._exit(0))
         attempt("run a program", lambda: os.execv("/bin/true", ["true"]))
         attempt("signal the parent", lambda: os.kill(os.getppid(), 0))
+        attempt("have the kernel signal the parent", lambda: fcntl.fcntl(3, fcntl.F_SETOWN, os.getppid()))
+        attempt("choose that signal", lambda: fcntl.fcntl(3, 10, 9))
+        attempt("change the mode of a file", lambda: os.chmod("/usr/bin/g++", 0o755))
+        attempt("change the times of a file", lambda: os.utime("/usr/bin/g++"))
+        attempt("give a file away", lambda: os.chown("/usr/bin/g++", 0, 0))
+        attempt("start a thousand threads", lambda: [threading.Thread(target=time.sleep, args=(9,)).start() for _ in "x" * 1000])
         attempt("fill the disk", lambda: [open(f"f{i}", "wb").write(bytes(8 << 20)) for i in range(64)])
         attempt("see secrets", lambda: os.environ["KERNELRL_TEST_SECRET"])
         attempt("see secrets", lambda: open("/proc/self/environ").read().index("KERNELRL_TEST_SECRET"))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Set
+from importlib import import_module
+from types import ModuleType
 
 import torch
 
@@ -49,7 +51,7 @@ TENSOR_METHODS = frozenset(
     "split chunk unbind as_strided detach movedim swapaxes unfold diagonal ravel "
     # allocation, copies and conversions
     "new_empty new_zeros new_ones new_full new_empty_strided zero_ fill_ clone contiguous copy_ to type_as float "
-    "double half bfloat16 int long short bool cpu cuda item requires_grad_ data tolist".split()
+    "double half bfloat16 int long short bool cpu cuda item requires_grad_ data".split()
 )
 
 _COMPUTING_METHODS = frozenset(name for name in dir(torch.Tensor) if not name.startswith("_")) - TENSOR_METHODS
@@ -68,7 +70,7 @@ def find_violations(
         imports: modules that may be imported.
     """
     aliases = _torch_aliases(tree)
-    violations = [*_check_imports(tree, imports), *_check_names(tree)]
+    violations = [*_check_imports(tree, imports), *_check_names(tree), *_check_offered(tree)]
     for scope, node in _walk_with_scope(tree, device_functions):
         violations += _check_torch_names(node, scope, aliases)
         if scope != "init":
@@ -97,23 +99,76 @@ def _violation(rule: str, node: ast.AST, evidence: str) -> Violation:
 
 def _check_imports(tree: ast.Module, imports: frozenset[str]) -> Iterator[Violation]:
     for node in ast.walk(tree):
+        names: list[str] = []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names = [alias.name for alias in node.names if alias.name not in imports]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
-            names = [base] if base not in ("torch", "torch.nn") else []
-            for alias in node.names:
-                full = f"{base}.{alias.name}"
-                allowed = TORCH_IN_INIT | {"nn"} if base == "torch" else NN_IN_FORWARD | _modules_of_nn()
-                if base in ("torch", "torch.nn") and alias.name not in allowed:
-                    names.append(full)
-                if alias.name == "*" or node.level:
-                    names.append(full)
-        else:
-            continue
+            full = [(alias.name, f"{base}.{alias.name}") for alias in node.names]
+            names = [name for short, name in full if node.level or not _may_import(base, short, imports)]
         for name in names:
-            if name not in imports:
-                yield _violation("forbidden_import", node, f"import of {name}")
+            yield _violation("forbidden_import", node, f"import of {name}")
+
+
+def _may_import(base: str, name: str, imports: frozenset[str]) -> bool:
+    if base not in imports or name == "*":
+        return False
+    if f"{base}.{name}" in imports:
+        return True
+    if base == "torch":
+        return name in TORCH_IN_INIT
+    if base == "torch.nn":
+        return name in NN_IN_FORWARD | _modules_of_nn() | {"init"}
+    return _is_offered(f"{base}.{name}")
+
+
+OFFERED = {
+    "tvm_ffi": frozenset({"cpp"}),
+    "tvm_ffi.cpp": frozenset({"load_inline"}),
+    "torch.utils.cpp_extension": frozenset({"load_inline"}),
+    "triton": frozenset("jit autotune heuristics Config cdiv next_power_of_2 language".split()),
+}
+"""By module: the only names that may be used of it. Of other modules that may be imported: whatever is not a module."""
+
+
+def _is_offered(name: str) -> bool:
+    """Whether a dotted name leads, through modules that may be imported, to something of theirs that may be used."""
+    parts = name.split(".")
+    length = max((k for k in range(1, len(parts) + 1) if ".".join(parts[:k]) in ALLOWED_IMPORTS), default=0)
+    if not length:
+        return False
+    module = ".".join(parts[:length])
+    if length == len(parts):
+        return True
+    if module in OFFERED:
+        return parts[length] in OFFERED[module]
+    found: object = import_module(module)
+    for part in parts[length:]:
+        found = getattr(found, part, None)
+        if found is None or part.startswith("_"):
+            return False
+        if isinstance(found, ModuleType) and not found.__name__.startswith("triton.language"):
+            return False
+        if not isinstance(found, ModuleType):
+            return True
+    return True
+
+
+def _check_offered(tree: ast.Module) -> Iterator[Violation]:
+    """What is used of modules beside torch's operators; in kernels too, which Triton's interpreter runs as they are."""
+    aliases = _aliases(tree, lambda module: True)
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute | ast.Name) or id(node) in inner:
+            continue
+        head, _, rest = (dotted(node) or "").partition(".")
+        if head not in aliases:
+            continue
+        full = f"{aliases[head]}.{rest}".rstrip(".")
+        if full in ALLOWED_IMPORTS or full == "torch.utils":
+            yield _violation("library_call", node, f"{full} as a value")
+        elif (full.split(".")[0] != "torch" or full.startswith("torch.utils")) and not _is_offered(full):
+            yield _violation("library_call", node, full)
 
 
 def _modules_of_nn() -> set[str]:
@@ -136,6 +191,8 @@ def _check_names(tree: ast.Module) -> Iterator[Violation]:
             yield _violation("forbidden_name", node, node.name)
         elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _root(node) in imported:
             yield _violation("patched_library", node, f"assignment to {dotted(node)}")
+        elif isinstance(node, ast.MatchClass) and node.kwd_attrs:
+            yield _violation("private_attribute", node, f"class pattern that reads {node.kwd_attrs[0]}")
         elif isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.Yield | ast.YieldFrom):
             yield _violation("deferred_work", node, type(node).__name__)
 
@@ -148,14 +205,19 @@ def _is_own(node: ast.Attribute) -> bool:
 
 
 def _torch_aliases(tree: ast.Module) -> dict[str, str]:
-    """Local name -> full dotted name, for everything imported from torch."""
+    return _aliases(tree, lambda module: module.split(".")[0] == "torch")
+
+
+def _aliases(tree: ast.Module, wanted: Callable[[str], bool]) -> dict[str, str]:
+    """Local name -> full dotted name, for everything imported from modules that are wanted."""
     aliases: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name.split(".")[0] == "torch":
-                    aliases[alias.asname or "torch"] = alias.name if alias.asname else "torch"
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":
+                if wanted(alias.name):
+                    head = alias.name.split(".")[0]
+                    aliases[alias.asname or head] = alias.name if alias.asname else head
+        elif isinstance(node, ast.ImportFrom) and wanted(node.module or ""):
             for alias in node.names:
                 aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     return aliases
@@ -243,7 +305,7 @@ def _walk_scopes(
     while stack:
         scope, node = stack.pop()
         if isinstance(node, ast.FunctionDef):
-            if node.name in device_functions:
+            if node.name in device_functions and node in tree.body:
                 continue
             scope = "init" if node.name == "__init__" or node.name in init_functions else "forward"
         elif isinstance(node, ast.Lambda):
@@ -276,5 +338,5 @@ def _check_computation(node: ast.AST, modules: set[str], aliases: dict[str, str]
     if isinstance(node, ast.Attribute) and node.attr in _COMPUTING_METHODS:
         receiver = dotted(node.value)
         head = (receiver or "").split(".")[0]
-        if receiver not in modules and head not in aliases and head not in ("math", "tl", "triton", "self"):
+        if receiver not in modules | {"self"} and head not in aliases and head not in ("math", "tl", "triton"):
             yield _violation("library_call", node, f"tensor method .{node.attr}")

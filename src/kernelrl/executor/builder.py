@@ -30,6 +30,7 @@ import triton
 import tvm_ffi.libinfo
 from torch.utils import cpp_extension
 
+from kernelrl.dialects import cpp
 from kernelrl.executor import cubin, machine
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.operators import PLUMBING
@@ -39,7 +40,7 @@ BASE_FLAGS = ("-std=c++17", "-fPIC", "-O3", "-march=native", "-fopenmp")
 PRECOMPILED_TUNING = ("-ffast-math", "-mrecip=none")
 """Flags that a precompiled header must share with what includes it, and that are common enough for one of their own."""
 ALLOWED_FLAG = re.compile(
-    r"-(O[0-3sz]|Ofast|g0?|w|W[a-z0-9-]+|pthread|lm|lgomp|f[a-z0-9-]+|fvect-cost-model=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
+    r"-(O[0-3sz]|Ofast|g0?|w|W[a-z0-9-]+|pthread|lm|lgomp|f(?!no-plt|plugin|profile|dump)[a-z0-9-]+|fvect-cost-model=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
     r"|std=(c|gnu)\+\+\w+|D\w+(=\w*)?|shared|fPIC)"
 )
 CUDA_FLAGS = ("-std=c++17", "-O3", "--expt-relaxed-constexpr", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -56,7 +57,7 @@ MEMORY_BYTES = 4 << 30
 FILE_BYTES = 64 << 20
 MAX_LOG_CHARS = 4000
 KILLED = "was killed by SIGKILL"
-BUILD_FORMAT = 2
+BUILD_FORMAT = 7
 """Raised when a change of the builder makes earlier builds useless."""
 
 HEADERS = {
@@ -93,8 +94,8 @@ class Built:
     log: str
     seconds: float
     cached: bool
-    symbols: tuple[str, ...]
-    """Undefined symbols of the module, demangled: what it calls in other libraries."""
+    foul: tuple[tuple[str, str], ...] = ()
+    """Rules that the text or the module breaks, with the evidence."""
 
 
 class Builder:
@@ -141,25 +142,39 @@ class Builder:
                 if KILLED in log:  # by a machine short of memory, perhaps: the second time tells
                     ok, log, seconds = self._compile(command, work)
                 ok = ok and (work / "module.so").exists()
-                symbols: list[str] = []
-                if ok:
-                    _, names, _ = self._compile(
-                        ["nm", "-D", "-C", "--undefined-only", "module.so"], work, shortened=False
-                    )
-                    symbols = [line.strip().partition(" ")[2] for line in names.splitlines()]
+                foul = self._find_foul(unit, flags, work) if ok else []
                 if KILLED in log:
-                    return Built(False, None, log, seconds, cached=False, symbols=())
-                result = {"ok": ok, "log": log, "seconds": seconds, "symbols": symbols}
+                    return Built(False, None, log, seconds, cached=False)
+                result = {"ok": ok, "log": log, "seconds": seconds, "foul": foul}
                 (work / "build.json").write_text(json.dumps(result))
                 (work / "main.cpp").unlink()
                 _publish(work, folder)
             return self._load(folder, cached=False)
 
+    def _find_foul(self, unit: dict[str, Any], flags: list[str], work: Path) -> list[tuple[str, str]]:
+        """What the preprocessor makes of the candidate's text, and what its module wants from other libraries."""
+        source = "\n".join(str(text) for text in unit["cpp"])
+        foul = [("forbidden_include", include) for include in cpp.foul_includes(source)]
+        blank = "\n".join("" if "include" in line and "#" in line else line for line in source.splitlines())
+        (work / "blank.cpp").write_text(blank, encoding="utf-8")
+        own_flags = [flag for flag in flags if not flag.startswith("-I")]
+        _, text, _ = self._compile(["g++", *own_flags, "-E", "-P", "blank.cpp"], work, shortened=False)
+        foul += [("forbidden_cpp", word) for word in cpp.foul_words(text)]
+        look = "nm -D -C --undefined-only module.so; echo; readelf -rW module.so"
+        _, text, _ = self._compile(["sh", "-c", look], work, shortened=False)
+        names, _, relocations = text.partition("\n\n")
+        symbols = [line.strip().partition(" ")[2] for line in names.splitlines()]
+        foul += [("library_symbol", symbol) for symbol in foreign_symbols(symbols, unit["loader"])]
+        taken = {name for name in _ADDRESS.findall(relocations) if not _KNOWN_ADDRESSES.fullmatch(name)}
+        foul += [("library_symbol", f"the address of {name}") for name in sorted(taken)]
+        (work / "blank.cpp").unlink()
+        return foul
+
     def _load(self, folder: Path, cached: bool) -> Built:
         result = json.loads((folder / "build.json").read_text())
         path = folder / "module.so" if result["ok"] else None
         seconds = 0.0 if cached else result["seconds"]
-        return Built(result["ok"], path, result["log"], seconds, cached, tuple(result["symbols"]))
+        return Built(result["ok"], path, result["log"], seconds, cached, tuple(map(tuple, result["foul"])))
 
     def _precompiled(self, loader: str, tuning: tuple[str, ...]) -> Path:
         """The loader's header file, with a precompiled twin beside it unless the compiler could make none."""
@@ -269,33 +284,46 @@ class Builder:
         return status == 0, shorten(text) if shortened else text, seconds
 
 
-FOREIGN = re.compile(
-    r"(?P<operator>at::_ops::\w+)|"
-    r"(at::(?!Tensor\b|TensorBase\b|_ops::)\w+|torch::autograd::\w+|torch::jit::\w+)|"
-    r"((cblas|mkl|dnnl|omp_fulfill)\w*|[sdczh]gem[mv]_?|[sd]dot_?|[sd]axpy_?)$|"
-    r"(dlopen|dlsym|dlvsym|dlmopen|system|popen|fork|vfork|clone|exec\w*|posix_spawn\w*|ptrace|syscall|mmap|mprotect|"
-    r"pthread_create|thrd_create|std::thread::\w+|std::__future_base\w*|memfd_create|shm_open|kill|raise|sig\w+|signal|setenv|putenv|unsetenv|getenv|"
-    r"secure_getenv|socket|connect|fopen|fopen64|open|open64|openat|read|write|send|sendmsg|recvmsg|atexit|on_exit|"
-    r"exit|_exit|_Exit|quick_exit|longjmp|siglongjmp|clock\w*|gettimeofday|time|environ|__environ|process_vm_\w+|"
-    r"dl_iterate_phdr|GOMP_task\w*|TVMFFIFunctionGetGlobal|TVMFFIEnvRegisterCAPI)(@.*)?$"
+_MATH = (
+    "a?(sin|cos|tan)h?|exp(2|10|m1)?|log(2|10|1p|b)?|pow|sqrt|cbrt|hypot|erfc?|[lt]?gamma(_r)?|floor|ceil|trunc|l?l?r(ound|int)|"
+    "nearbyint|fmod|remainder|remquo|f(max|min|dim|ma|abs)|copysign|ldexp|frexp|modf|scalbl?n|ilogb|nextafter|sincos"
 )
-"""What the module of a genuine kernel does not call: other libraries' computing, other processes, files, clocks."""
+KNOWN_SYMBOLS = re.compile(
+    rf"(({_MATH})[fl]?|_ZGV\w+|__\w+_finite|"
+    r"mem(cpy|move|set|cmp|chr)|str(len|n?cmp|r?chr|str)|malloc|free|calloc|realloc|aligned_alloc|posix_memalign|abort|qsort|"
+    r"f?printf|v?snprintf|puts|putchar|fputc|fputs|fwrite|stderr|stdout|__\w+_chk|__assert_fail|__stack_chk_fail|l?l?abs|"
+    r"__libc_single_threaded|__cxa_\w+|__gxx_personality_v0|__gmon_start__|_Unwind_\w+|_ITM_\w+|__tls_get_addr|__dynamic_cast|"
+    r"GOMP_\w+|omp_(?!fulfill)\w+|TVMFFI(?!FunctionCall|FunctionGetGlobal|FunctionSetGlobal|EnvRegister)\w+|"
+    r"(typeinfo|vtable|VTT|guard variable|construction vtable|typeinfo name) for .*|operator (new|delete).*|"
+    r"(non-virtual thunk to )?tvm::ffi::.*|"
+    r"((unsigned |bool|void|char|int|long|const|double|float|size_t|[\w:]+<.*>|std::[\w:]+)[&* ]+)*"
+    r"std::(?!thread|jthread|this_thread|__future|async|filesystem|chrono|random_device|basic_[io]?f|.*filebuf).*)(@.*)?"
+)
+"""Undefined symbols that a genuine kernel's module may have: arithmetic, memory, OpenMP, runtime libraries."""
+KNOWN_TORCH_SYMBOLS = re.compile(
+    r"(.*(c10::|caffe2::|torch::(?!jit)|pybind11::|at::(Tensor\b|TensorBase|OptionalTensorRef|impl|_ops::)).*|_?Py\w+|"
+    r"pthread_(key|mutex|get|set)\w+|fflush|strdup|strtol|getenv|environ|dl_iterate_phdr|__errno_location)(@.*)?"
+)
+"""What a module made by torch's loader has beside those."""
+_OPERATOR = re.compile(r"at::_ops::(\w+)::")
 _PLUMBING = re.compile(f"({'|'.join(re.escape(name.removeprefix('aten::')) for name in sorted(PLUMBING))})(_.*)?")
 """Operators of PyTorch's that are allowed, with the overload's name behind an underscore."""
+_ADDRESS = re.compile(r"R_\w+_(?:GLOB_DAT|64|ABS64)\s+0+\s+([A-Za-z]\w*)")
+"""Relocation of another library's C symbol whose address is taken rather than called."""
+_KNOWN_ADDRESSES = re.compile(r"stdout|stderr|TVMFFI\w+|Py\w+|environ")
 
 
-def foreign_symbols(symbols: Iterable[str]) -> list[str]:
+def foreign_symbols(symbols: Iterable[str], loader: str) -> list[str]:
     """Those of a module's undefined symbols that a genuine kernel has no use for.
 
     Unlike a look at its text, this sees through macros, pasted names and declarations of the candidate's own.
     """
     found = []
     for symbol in symbols:
-        name = symbol.partition("@")[0]
-        if match := FOREIGN.match(name):
-            operator = match["operator"]
-            if operator is None or not _PLUMBING.fullmatch(operator.removeprefix("at::_ops::")):
-                found.append(name)
+        operator = _OPERATOR.search(symbol) if loader == "torch" else None
+        known = KNOWN_SYMBOLS.fullmatch(symbol) or (loader == "torch" and KNOWN_TORCH_SYMBOLS.fullmatch(symbol))
+        if not known or (operator is not None and not _PLUMBING.fullmatch(operator[1])):
+            found.append(symbol.partition("@")[0][:100])
     return found
 
 

@@ -186,7 +186,7 @@ class Process:
         return os.pread(self._log.fileno(), num_bytes, max(0, size - num_bytes)).decode("utf-8", "replace")
 
     def ask(self, message: dict[str, Any], timeout: float, fds: tuple[int, ...] = ()) -> tuple[dict[str, Any], float]:
-        """Put a question: the answer within `timeout` seconds, and the time between thawing and answer (in seconds).
+        """Put a question: the answer within `timeout` seconds, and the time between thawing and freezing (in seconds).
 
         Raises:
             ProcessDied, ProcessTimeout, ForgedMessage
@@ -195,9 +195,8 @@ class Process:
         started = time.perf_counter()
         self.thaw()
         reply = self.next_message(nonce, timeout)
-        seconds = time.perf_counter() - started
         self.freeze()
-        return reply, seconds
+        return reply, time.perf_counter() - started  # work after the answer is paid for until it stands
 
     def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> str:
         """Send a question and return the nonce that its answer must carry."""

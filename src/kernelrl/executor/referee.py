@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from kernelrl import dialects
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.executor import compare, machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
-from kernelrl.executor.builder import BadUnit, Builder, Built, foreign_symbols, shorten
+from kernelrl.executor.builder import BadUnit, Builder, Built, shorten
 from kernelrl.executor.contestant import SETTINGS
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.operators import library_operators
@@ -25,6 +26,13 @@ from kernelrl.executor.process import ForgedMessage, Process, ProcessDied, Proce
 from kernelrl.executor.reference import Arena, Case, Draw, Reference, normalised
 from kernelrl.stats import median_interval
 from kernelrl.verdict import Build, Conditions, GpuBuild, Speedup, Stage, Status, TrialError, Verdict, Violation
+
+RECORDED_ONE_IN = 8
+"""Share of timed calls before which a call is recorded instead, chosen at random."""
+MAX_BUILDS = 16
+"""Native modules of one candidate."""
+MAX_ITEMS = 256
+"""Elements that one call may fetch from tensors one by one: beyond that, Python does the kernel's work."""
 
 
 class _Ended(Exception):
@@ -51,8 +59,8 @@ class _Findings:
     conditions: Conditions | None = None
     operators: dict[str, int] | None = None
     coverage: float | None = None
-    outputs: list[tuple[int, int]] = field(default_factory=list)
-    """Where the outputs of the last call lie: address and number of bytes."""
+    outputs: list[list[tuple[int, int]]] = field(default_factory=list)
+    """Where the outputs of the last two calls lie: address and number of bytes."""
     log: str = ""
 
 
@@ -93,7 +101,7 @@ def judge(
         source = _check_statically(request, settings, found)
         ours = reference()
         process = start()
-        contestant = _Contestant(process, ours, settings, cores, found, library_is_foul=request.dialect != "python")
+        contestant = _Contestant(process, ours, settings, cores, found, request.dialect)
         try:
             with cores.preparing():
                 contestant.load(source, builder)
@@ -143,7 +151,7 @@ class _Contestant:
         settings: limits, trials, timing.
         cores: says when it may run.
         found: takes what is found out.
-        library_is_foul: whether operators of PyTorch that compute are a violation.
+        dialect: of the candidate. In `python`, operators of PyTorch that compute are no violation.
     """
 
     def __init__(
@@ -153,14 +161,15 @@ class _Contestant:
         settings: ExecutorSettings,
         cores: Cores,
         found: _Findings,
-        library_is_foul: bool,
+        dialect: str,
     ):
         self.process = process
         self.ours = ours
         self.settings = settings
         self.cores = cores
         self.found = found
-        self.library_is_foul = library_is_foul
+        self.library_is_foul = dialect != "python"
+        self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
         self.arena = Arena(ours.arena_bytes)
         self.state: dict[str, Any] = {}
 
@@ -172,6 +181,8 @@ class _Contestant:
             settings_before = self._read_state()
             nonce = self.process.post({"do": "load", "source": source, "entry": ENTRY_POINT} | self.ours.init)
             while "build" in (message := self.cores.next_message(self.process, nonce, timeout)):
+                if len(found.builds) >= MAX_BUILDS:
+                    raise self._foul("build_request", f"more than {MAX_BUILDS} native modules")
                 self._serve_build(message["build"], builder)
         except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
             raise _broke_off(error, "while it was loaded", timeout, found) from None
@@ -182,6 +193,8 @@ class _Contestant:
             if message["failed"] in ("SyntaxError", "IndentationError"):
                 raise _Ended("compile_error", f"The Python source does not compile: {message.get('message', '')}")
             raise _Ended("runtime_error", f"Loading failed: {message.get('message', '')}")
+        if self.must_build and not found.builds:
+            raise self._foul("no_kernel", "nothing was compiled")
         self.state = self._read_state() | {name: settings_before[name] for name in settings_before if name in SETTINGS}
         found.stage = "compiled"
 
@@ -195,8 +208,9 @@ class _Contestant:
             self.found.violations.append(Violation(rule=refusal.rule, evidence=refusal.evidence))
             raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
         self.found.builds.append(built)
-        if self.settings.static_rules and (symbols := foreign_symbols(built.symbols)):
-            raise self._foul("library_symbol", f"the compiled module calls {', '.join(symbols[:5])}")
+        if self.settings.static_rules and built.foul:
+            self.found.violations += [Violation(rule=rule, evidence=evidence) for rule, evidence in built.foul[:20]]
+            raise _Ended("illegal", "The native code does what no kernel needs.")
         if built.path is None:
             self.process.reply({"ok": False, "log": built.log})
         else:
@@ -263,18 +277,20 @@ class _Contestant:
     def _judge_operators(self, reply: dict[str, Any]) -> None:
         found = self.found
         operators, share = reply.get("operators"), reply.get("library_share")
-        if not isinstance(operators, dict) or not isinstance(share, float):
+        if not (
+            isinstance(operators, dict)
+            and all(isinstance(count, int) for count in operators.values())
+            and isinstance(share, float)
+        ):
             raise self._foul("forged_message", "an answer without the record of operators")
         if found.operators is None:
             found.operators = {str(name): int(count) for name, count in list(operators.items())[:100]}
             found.coverage = min(1.0, max(0.0, 1.0 - share))
         if self.library_is_foul:
-            for name in library_operators(operators):
-                found.violations.append(
-                    Violation(
-                        rule="library_operator", evidence=f"{name!s:.100} ran {operators[name]!s:.10}x in one call"
-                    )
-                )
+            computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
+            if (items := operators.get("aten::_local_scalar_dense", 0)) > MAX_ITEMS:
+                computing.append(f"aten::_local_scalar_dense ran {items}x, so Python computes")
+            found.violations += [Violation(rule="library_operator", evidence=each) for each in computing[:20]]
         if found.violations:
             raise _Ended("illegal", "PyTorch's operators did the work of the kernel.")
 
@@ -292,18 +308,19 @@ class _Contestant:
     def time_pairs(self) -> None:
         """Time reference and candidate in turn on unseen inputs until the interval is narrow or the budget is spent.
 
-        The order alternates. One call at an unpredictable place is recorded instead of timed: a candidate that
+        The order alternates. Further calls at unpredictable places are recorded instead of timed: a candidate that
         leaves its work to the library when nobody looks must guess when.
         """
         settings, found = self.settings, self.found
         deadline = time.monotonic() + settings.timing_budget_s
         compiled = self.ours.compiled() if settings.compile_baseline else ""
-        recorded = secrets.randbelow(settings.min_pairs)
+        recorded = {secrets.randbelow(settings.min_pairs)}
+        recorded |= {turn for turn in range(settings.max_pairs) if secrets.randbelow(RECORDED_ONE_IN) == 0}
         found.conditions = Conditions(cache=settings.cpu_cache, load=os.getloadavg()[0], clock_mhz=machine.clock_mhz())
         for turn in range(settings.max_pairs):
             case = self.ours.case(Draw(settings.trials + turn))
             assert case is not None
-            if turn == recorded:
+            if turn in recorded:
                 self._judge_operators(self._time_call(case, "trace")[0])
             times: dict[str, float] = {}
             steps = ["reference", "candidate"] if turn % 2 == 0 else ["candidate", "reference"]
@@ -364,13 +381,16 @@ class _Contestant:
         described = reply.get("tensors")
         if not isinstance(described, list):
             described = []
-        found.errors.extend(self._compare(case, reply.get("done"), described, trial))
+        errors = self._compare(case, reply.get("done"), described, trial)
+        found.errors.extend(errors)
         self._check_inputs(case, trial)
         if not self.ours.returns_input:
             for item in described:
                 if isinstance(item, dict) and self.arena.owns(item.get("pointer")):
                     raise self._foul("output_aliases_input", "an output lies in the memory of an input")
-        if not self.ours.reuses_outputs and not self.ours.returns_input:
+        if errors:
+            found.outputs.clear()
+        elif not self.ours.reuses_outputs and not self.ours.returns_input:
             self._check_reuse(case, described)
 
     def _check_inputs(self, case: Case, trial: int) -> None:
@@ -384,20 +404,24 @@ class _Contestant:
                 if not expected.accepts(inputs[index]):
                     self.found.errors.append(expected.mismatch(trial, case.inputs, inputs[index]))
 
-    def _check_reuse(self, case: Case, described: list[Any]) -> None:
-        """An output must not lie where one of the call before lies, which the contestant's process still holds."""
-        outputs = []
-        for item, expected in zip(described, case.expected, strict=False):
-            if isinstance(item, dict) and isinstance(item.get("pointer"), int):
-                outputs.append((item["pointer"], expected.low.numel() * wire.DTYPES[expected.dtype].itemsize))
+    def _check_reuse(self, case: Case, described: list[dict[str, Any]]) -> None:
+        """An output must not lie where one of the two calls before lies: the contestant's process still holds those."""
+        outputs = [
+            (item["pointer"], expected.low.numel() * wire.DTYPES[expected.dtype].itemsize)
+            for item, expected in zip(described, case.expected, strict=True)
+        ]
         for pointer, num_bytes in outputs:
-            for earlier, earlier_bytes in self.found.outputs:
+            for earlier, earlier_bytes in chain.from_iterable(self.found.outputs):
                 if num_bytes and pointer < earlier + earlier_bytes and earlier < pointer + num_bytes:
-                    raise self._foul("output_reused", "an output lies in the memory of the call before")
-        self.found.outputs = outputs
+                    raise self._foul("output_reused", "an output lies in the memory of an earlier call's")
+        self.found.outputs = [*self.found.outputs[-1:], outputs]
 
     def _compare(self, case: Case, form: Any, described: list[Any], trial: int) -> list[TrialError]:
-        if normalised(form) != case.shape.form or len(described) != len(case.expected):
+        try:
+            form = normalised(form)
+        except RecursionError:
+            form = None
+        if form != case.shape.form or len(described) != len(case.expected):
             message = f"forward returned {len(described)} tensors in another structure, expected {len(case.expected)}"
             return [TrialError(trial=trial, kind="count", inputs=case.inputs, message=message)]
         errors = []

@@ -38,12 +38,19 @@ _DENIED = (
     "mq_open userfaultfd personality sched_setaffinity sched_setscheduler sched_setattr setpriority "
     "ioprio_set reboot swapon swapoff init_module finit_module kexec_load settimeofday clock_settime "
     "adjtimex clock_adjtime quotactl name_to_handle_at open_by_handle_at memfd_secret process_madvise "
-    "set_mempolicy migrate_pages move_pages timer_create"
+    "set_mempolicy migrate_pages move_pages timer_create chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat "
+    "utime utimes futimesat utimensat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mknod mknodat"
 ).split()
+_SIGNALS_BY_FILE = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902, 0x5452)}
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX; FIOSETOWN, SIOCSPGRP, FIOASYNC: they have the kernel signal other processes."""
 _TO_A_PROCESS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
 
 LAYERS = ("namespaces", "landlock", "seccomp")
+
+
+MAX_THREADS = 512
+"""Threads and processes of one confined process."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ def confine(
     layers = []
     if _enter_namespaces(scratch, None if may_exec else limits.file_bytes, own_processes):
         layers.append("namespaces")
-    _set_limits(limits)
+    _set_limits(limits, in_namespace="namespaces" in layers)
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _drop_capabilities()
     if _restrict_files(scratch, readable, may_exec):
@@ -110,7 +117,7 @@ def _enter_namespaces(scratch: Path, scratch_bytes: int | None, own_processes: b
     return True
 
 
-def _set_limits(limits: Limits) -> None:
+def _set_limits(limits: Limits, in_namespace: bool) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     for kind, value in (
         (resource.RLIMIT_AS, used + limits.memory_bytes),
@@ -121,6 +128,8 @@ def _set_limits(limits: Limits) -> None:
         (resource.RLIMIT_MSGQUEUE, 0),
     ):
         resource.setrlimit(kind, (value, value))
+    if in_namespace:  # outside of one the limit would count the user's other processes
+        resource.setrlimit(resource.RLIMIT_NPROC, (MAX_THREADS, MAX_THREADS))
     Path("/proc/self/oom_score_adj").write_text("1000")
 
 
@@ -165,6 +174,9 @@ def _filter_system_calls() -> bool:
                 continue  # this architecture or libseccomp does not know the call
         for name in _TO_A_PROCESS:
             rules.add_rule(denied, name, seccomp.Arg(0, seccomp.NE, os.getpid()))
+        for name, commands in _SIGNALS_BY_FILE.items():
+            for command in commands:
+                rules.add_rule(denied, name, seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, command))
         rules.add_rule(denied, "tkill")
         rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
         rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))

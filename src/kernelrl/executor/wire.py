@@ -7,6 +7,7 @@ and lists, tuples and dicts of them. Tensors travel beside the tree, as specific
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import time
@@ -15,6 +16,10 @@ from typing import Any
 import torch
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_SURROGATE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+"""Half a character: it can neither be stored nor sent on."""
 _HEADER = struct.Struct("!I")
 
 
@@ -50,7 +55,8 @@ def receive(sock: socket.socket, max_fds: int = 0, deadline: float | None = None
     if length > MAX_MESSAGE_BYTES:
         raise WireError(f"message of {length} bytes is too long")
     try:
-        message = json.loads(_receive_exactly(sock, length, deadline))
+        text = _receive_exactly(sock, length, deadline).decode()
+        message = json.loads(_SURROGATE.sub("\\\\ufffd", text) if "\\ud" in text.lower() else text)
     except (ValueError, RecursionError):
         raise WireError("message is not JSON") from None
     if not isinstance(message, dict):
@@ -90,15 +96,16 @@ def flatten(tree: Any, tensors: list[torch.Tensor]) -> Any:
     if isinstance(tree, torch.Tensor):
         tensors.append(tree)
         return {"tensor": len(tensors) - 1}
-    if tree is None or isinstance(tree, bool | int | str):
+    if tree is None or type(tree) in (bool, int, str):
         return tree
-    if isinstance(tree, float):
+    if type(tree) is float:
         return {"float": tree.hex()}
-    if isinstance(tree, tuple | list | torch.Size):
-        kind = "list" if isinstance(tree, list) else "tuple"
-        return {kind: [flatten(item, tensors) for item in tree]}
+    if isinstance(tree, list):  # of the base class, like the others: a subclass could compute when it is read
+        return {"list": [flatten(item, tensors) for item in list.__iter__(tree)]}
+    if isinstance(tree, tuple):
+        return {"tuple": [flatten(item, tensors) for item in tuple.__iter__(tree)]}
     if isinstance(tree, dict):
-        return {"dict": [[flatten(key, tensors), flatten(value, tensors)] for key, value in tree.items()]}
+        return {"dict": [[flatten(key, tensors), flatten(value, tensors)] for key, value in dict.items(tree)]}
     if isinstance(tree, torch.dtype | torch.device):
         return {type(tree).__name__: str(tree)}
     raise TypeError(f"values of type {type(tree).__name__} cannot be passed to a kernel")
@@ -152,7 +159,10 @@ def span_bytes(shape: list[int], stride: list[int], itemsize: int) -> int:
 
 
 def describe(tensor: torch.Tensor) -> dict[str, Any]:
-    """Where a tensor's memory is and how it is to be read."""
+    """Where a tensor's memory is and how it is to be read. Of a subclass, which could lie or compute, only the name."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        name = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+        return {"type": name, "dtype": None, "shape": [], "stride": None, "device": None, "layout": None, "pointer": 0}
     return {
         "dtype": str(tensor.dtype),
         "shape": list(tensor.shape),
