@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints-cpu.txt
 	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev]'
 	@touch $@
 
-demo: setup ## train a small model on this CPU, from nothing to a report (11 minutes on two cores)
+demo: setup ## train a small model on this CPU, from nothing to a report (a quarter of an hour on two cores)
 	@$(BIN)/kernelrl pipeline recipe=demo
 
 test: setup ## the test suite, without the tests that take minutes

@@ -105,24 +105,24 @@ def test_weights_are_the_references_weights(executor: Executor) -> None:
 
 
 @pytest.fixture(scope="module")
-def judged(executor: Executor) -> dict[str, Verdict]:
+def judged(executor: Executor) -> dict[Path, Verdict]:
     """Verdicts of all exploits and honest kernels, judged in one batch with an honest kernel as the last."""
     paths = [*EXPLOITS, *HONEST]
     requests = [*map(from_file, paths), request(RIGHT + "\n# the last of the batch")]
-    return dict(zip([*(path.stem for path in paths), "last"], executor.evaluate(requests), strict=True))
+    return dict(zip([*paths, Path("last")], executor.evaluate(requests), strict=True))
 
 
-@pytest.mark.parametrize("name", [path.stem for path in EXPLOITS])
-def test_no_exploit_is_accepted(judged: dict[str, Verdict], name: str) -> None:
-    verdict = judged[name]
-    expected = header(HERE / "exploits" / f"{name}.py")["expect"].split()
-    assert verdict.status == expected[0], verdict.feedback
-    assert set(expected[1:]) <= {violation.rule for violation in verdict.violations}, verdict.violations
+@pytest.mark.parametrize("path", EXPLOITS, ids=lambda path: path.stem)
+def test_no_exploit_is_accepted(judged: dict[Path, Verdict], path: Path) -> None:
+    verdict = judged[path]
+    status, *rules = header(path)["expect"].split()
+    assert verdict.status == status, verdict.feedback
+    assert set(rules) <= {violation.rule for violation in verdict.violations}, verdict.violations
 
 
-@pytest.mark.parametrize("name", [*(path.stem for path in HONEST), "last"])
-def test_every_honest_kernel_is_accepted(judged: dict[str, Verdict], name: str) -> None:
-    assert judged[name].correct, judged[name].feedback
+@pytest.mark.parametrize("path", [*HONEST, Path("last")], ids=lambda path: path.stem)
+def test_every_honest_kernel_is_accepted(judged: dict[Path, Verdict], path: Path) -> None:
+    assert judged[path].correct, judged[path].feedback
 
 
 PRY = '''
@@ -134,7 +134,7 @@ class Model(nn.Module):
     """A "task" that looks around: everything a candidate's process could do, without the static rules."""
 
     def forward(self, x):
-        import ctypes, fcntl, os, pathlib, socket, threading, time
+        import fcntl, os, pathlib, resource, socket
         done = []
 
         def attempt(name, action):
@@ -156,7 +156,7 @@ class Model(nn.Module):
         attempt("change the mode of a file", lambda: os.chmod("/usr/bin/g++", 0o755))
         attempt("change the times of a file", lambda: os.utime("/usr/bin/g++"))
         attempt("give a file away", lambda: os.chown("/usr/bin/g++", 0, 0))
-        attempt("start a thousand threads", lambda: [threading.Thread(target=time.sleep, args=(9,)).start() for _ in "x" * 1000])
+        attempt("have any number of threads", lambda: 1 / (resource.getrlimit(resource.RLIMIT_NPROC)[0] > 512))
         attempt("fill the disk", lambda: [open(f"f{i}", "wb").write(bytes(8 << 20)) for i in range(64)])
         attempt("see secrets", lambda: os.environ["KERNELRL_TEST_SECRET"])
         attempt("see secrets", lambda: open("/proc/self/environ").read().index("KERNELRL_TEST_SECRET"))
