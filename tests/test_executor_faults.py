@@ -64,9 +64,8 @@ def test_a_killed_forkserver_heals_too(engine: Executor) -> None:
 
 def test_a_contestant_killed_from_outside_is_judged_again(engine: Executor) -> None:
     judge(engine, RIGHT)
-    idle = {process.pid for process in processes_of(engine)}
     stream = engine.stream([request(SLEEPER), request(RIGHT + "\n# beside it")])
-    killer = threading.Thread(target=_kill_one_of_those_that_come, args=(engine, idle))
+    killer = threading.Thread(target=_kill_the_busy_one, args=(engine,))
     killer.start()
     verdicts = dict(stream)
     killer.join()
@@ -74,9 +73,11 @@ def test_a_contestant_killed_from_outside_is_judged_again(engine: Executor) -> N
     assert verdicts[0].status in ("correct", "timeout"), "not the kill, but the second run decides"
 
 
-def _kill_one_of_those_that_come(engine: Executor, idle: set[int]) -> None:
+def _kill_the_busy_one(engine: Executor) -> None:
+    forkserver = service_of(engine).children()[0]
+
     def busy() -> list[psutil.Process]:
-        return [p for p in processes_of(engine) if p.pid not in idle and p.cpu_times().user > 1.0 and p.name() != "g++"]
+        return [p for p in forkserver.children() if p.name() != "g++" and p.cpu_times().user > 1.0]
 
     for process in wait_for(busy):
         process.kill()

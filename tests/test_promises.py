@@ -102,7 +102,7 @@ def test_an_output_may_not_lie_in_an_input(executor: Executor) -> None:
 @pytest.mark.parametrize(
     ("body", "rule", "named"),
     [
-        ("y = torch.relu(x) * 2.0\n        x.zero_()\n        return y", "input_mutated", "inputs"),
+        ("y = torch.relu(x) * 2.0\n        x.zero_()\n        return y", "input_mutated", "an input"),
         ("self.w.data += 1\n        return torch.relu(x) * 2.0", "parameters_mutated", "parameters"),
         ("torch.rand(1)\n        return torch.relu(x) * 2.0", "state_changed", "random numbers"),
         ("torch.set_num_threads(1)\n        return torch.relu(x) * 2.0", "state_changed", "number of threads"),
@@ -141,9 +141,12 @@ def test_the_library_is_seen_whenever_it_works(executor: Executor) -> None:
 
 
 def test_a_modules_symbols_show_whom_it_calls() -> None:
-    assert foreign_symbols(["cblas_sgemm", "sgemm_", "dlsym@GLIBC_2.34", "at::_ops::mm::call(at::Tensor const&)"])
-    harmless = ["GOMP_parallel@GOMP_4.0", "expf@GLIBC_2.27", "at::_ops::empty_like::call(at::Tensor const&)", "memcpy"]
-    assert not foreign_symbols(harmless)
+    foul = ["cblas_sgemm", "SGEMM", "dlsym@GLIBC_2.34", "fork", "chmod", "std::thread::_M_start_thread()"]
+    assert foreign_symbols(foul, "tvm_ffi") == [symbol.partition("@")[0] for symbol in foul]
+    known = ["GOMP_parallel@GOMP_4.0", "expf@GLIBC_2.27", "memcpy@GLIBC_2.14", "operator new(unsigned long)"]
+    assert not foreign_symbols(known, "tvm_ffi")
+    operators = ["at::_ops::mm::call(at::Tensor const&)", "at::_ops::empty_like::call(at::Tensor const&)"]
+    assert foreign_symbols(operators, "torch") == operators[:1]
 
 
 def test_a_pasted_name_does_not_hide_a_call(executor_cache: Path) -> None:
@@ -249,7 +252,7 @@ def test_kernelbenchs_protocol_is_a_config(executor_cache: Path) -> None:
     with make_executor(quick) as engine:
         verdict = judge(engine, RIGHT)
         near = judge(engine, python("return torch.relu(x) * 2.0 + 5e-5"), dialect="python")
-    assert verdict.correct and verdict.protocol == "kernelbench" and verdict.trials == 5 + 9 + 1
+    assert verdict.correct and verdict.protocol == "kernelbench" and verdict.trials > 5 + 9
     assert verdict.conditions is not None and verdict.conditions.cache == "cold"
     assert near.correct, "within KernelBench's tolerance"
 

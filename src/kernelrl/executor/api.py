@@ -60,7 +60,7 @@ class ExecutorSettings(BaseModel):
     """False: judge by what runs alone (to test the dynamic defences by themselves)."""
     min_pairs: PositiveInt = 7
     """Number of interleaved (reference, candidate) pairs before the interval is looked at."""
-    max_pairs: PositiveInt = 30
+    max_pairs: PositiveInt = 15
     timing_budget_s: NonNegativeFloat = 2.0
     """Time for the timed pairs of one candidate (in seconds), beyond `min_pairs`."""
     target_width: NonNegativeFloat = 0.1

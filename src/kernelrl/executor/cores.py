@@ -30,6 +30,7 @@ class Cores:
         self._condition = threading.Condition()
         self._measuring = False
         self._waiting = 0
+        self._starting = 0
         self._groups: set[int] = set()
         self._paused_s = 0.0
 
@@ -43,6 +44,19 @@ class Cores:
         """Hold one of the `num_workers` slots."""
         with self._slots:
             yield
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Start a process: not while something is measured, and nothing is measured until it stands."""
+        with self._condition:
+            self._condition.wait_for(lambda: not self._measuring and not self._waiting)
+            self._starting += 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._starting -= 1
+                self._condition.notify_all()
 
     @contextmanager
     def stoppable(self, group: int) -> Iterator[None]:
@@ -81,7 +95,7 @@ class Cores:
         """Have the cores alone."""
         with self._condition:
             self._waiting += 1
-            self._condition.wait_for(lambda: not self._measuring)
+            self._condition.wait_for(lambda: not self._measuring and not self._starting)
             self._waiting -= 1
             self._measuring = True
             stopped = set(self._groups)

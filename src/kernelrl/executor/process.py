@@ -148,6 +148,7 @@ class Process:
             request = spec | {"kind": "contestant", "scratch": self._scratch.name}
             self.pid = forkserver.spawn(request, (theirs.fileno(), self._log.fileno()))
         self._pidfd = os.pidfd_open(self.pid)
+        self._stat = os.open(f"/proc/{self.pid}/stat", os.O_RDONLY)
         self._frozen = False
         try:
             self.layers: list[str] = self.next_message(None, timeout=30)["ready"]
@@ -174,6 +175,7 @@ class Process:
         self._signal(signal.SIGKILL)
         self.sock.close()
         select.select([self._pidfd], [], [], 10)
+        os.close(self._stat)
         os.close(self._pidfd)
         self._pidfd = -1
         self._forkserver.wait(self.pid, timeout=5)
@@ -233,7 +235,7 @@ class Process:
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
             try:
-                state = Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+                state = os.pread(self._stat, 512, 0).rpartition(b") ")[2][:1]
             except OSError:
                 state = b"X"
             if state in (b"T", b"t"):

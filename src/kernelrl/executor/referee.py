@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import secrets
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -114,7 +115,7 @@ def judge(
             contestant.check_state()
         finally:
             found.log = process.log_tail()
-            process.close()
+            threading.Thread(target=process.close, daemon=True, name="closing").start()
         status: Status = "correct"
         feedback = ""
         found.stage = "correct"

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import queue
 import secrets
 import shutil
 import socket
 import sys
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -95,6 +97,42 @@ class References:
                     entry.close()
 
 
+class Spares:
+    """Processes that are confined and wait for a candidate, so that none waits for its process.
+
+    Args:
+        make: starts one.
+        number: how many wait.
+    """
+
+    def __init__(self, make: Callable[[], Process], number: int):
+        self._make = make
+        self._ready: queue.SimpleQueue[Process] = queue.SimpleQueue()
+        self._wanted = threading.Semaphore(number)
+        threading.Thread(target=self._refill, daemon=True, name="spares").start()
+
+    def take(self) -> Process | None:
+        """One that lives; None: none is ready."""
+        while True:
+            try:
+                spare = self._ready.get_nowait()
+            except queue.Empty:
+                return None
+            self._wanted.release()
+            if spare.alive:
+                return spare
+            spare.close()
+
+    def _refill(self) -> None:
+        while True:
+            self._wanted.acquire()
+            try:
+                self._ready.put(self._make())
+            except InfrastructureError:  # whoever needs one will meet the error
+                self._wanted.release()
+                time.sleep(1.0)
+
+
 class Service:
     """Judges requests on a pool of threads."""
 
@@ -119,6 +157,7 @@ class Service:
         self.references = References(self._reference)
         self.verdicts = diskcache.Cache(str(self.cache / "verdicts"), size_limit=1 << 32)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
+        self.spares = Spares(self._fork, self.workers)
         with self._start() as probe:
             if missing := [layer for layer in sandbox.LAYERS if layer not in probe.layers]:
                 print(f"kernelrl: candidates run without {', '.join(missing)} on this machine", file=sys.stderr)
@@ -147,13 +186,19 @@ class Service:
         return found.model_copy(update={"machine": machine.fingerprint()})
 
     def _start(self, may_exec: bool = False) -> Process:
+        """A process for a candidate or a reference: one that waits, or a new one."""
+        spare = None if may_exec else self.spares.take()
+        return self._fork(may_exec) if spare is None else spare
+
+    def _fork(self, may_exec: bool = False) -> Process:
         spec = {
             "memory_bytes": self.settings.memory_mb << 20,
             "file_bytes": (COMPILED_MB if may_exec else self.settings.output_mb) << 20,
             "threads": self.threads,
             "may_exec": may_exec,
         }
-        return Process(self.forkserver, spec, self.scratch)
+        with self.cores.starting():
+            return Process(self.forkserver, spec, self.scratch)
 
     def _reference(self, task: Task) -> Reference:
         task.check_source()
