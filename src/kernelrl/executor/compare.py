@@ -73,24 +73,33 @@ class Expected:
         form = described["dtype"], described["shape"], described["stride"]
         if not exact.is_floating_point():
             return cls(*form, low=exact, high=exact, nan=None, reliable=torch.equal(exact, native))
-        own = native.to(torch.float64)
-        exact = exact.to(torch.float64)
-        size = exact.abs()
-        finite = size.isfinite() & own.isfinite()
-        error = torch.where(finite, (own - exact).abs(), 0.0)
-        widest = torch.where(finite, atol + rtol * size, 0.0)
-        margin = widest
-        if scaled and task.atol is None and bool(finite.any()):
-            unit = min(1.0, float(size[finite].square().mean().sqrt()))
-            margin = torch.minimum(widest, (atol * unit + rtol * size).clamp_min(OWN_ERRORS * float(error.max())))
-        far = finite & (error > margin)
-        low = torch.where(far, torch.minimum(exact, own), exact) - margin
-        high = torch.where(far, torch.maximum(exact, own), exact) + margin
-        low, high = low - slack, high + slack
-        reliable = bool(finite.all()) and bool((error <= margin / 4).all())
+        error = (native.to(torch.float64) - exact).abs()
         width = torch.float64 if described["dtype"] == "torch.float64" else torch.float32
-        is_nan = exact.isnan()
-        return cls(*form, low.to(width), high.to(width), is_nan if bool(is_nan.any()) else None, reliable)
+        centre, own = exact.to(width), native.to(width)
+        finite = bool(error.isfinite().all())
+        if not finite:  # where one of them is not, nothing but the reference's own value will do
+            error.masked_fill_(~error.isfinite(), 0.0)
+        worst = float(error.max()) if error.numel() else 0.0
+        widest = centre.abs().mul_(rtol).add_(atol)
+        unit = float(centre.square().mean().sqrt()) if finite and centre.numel() else 1.0
+        margin = widest
+        if scaled and task.atol is None and unit < 1.0:
+            tight = (widest - atol * (1.0 - unit)).clamp_min_(OWN_ERRORS * worst)
+            margin = torch.minimum(widest, tight)
+        low, high = centre - margin, centre + margin
+        least = float(margin.min()) if margin.numel() else 0.0
+        if worst > least:
+            far = error > margin
+            low = torch.where(far, torch.minimum(low, own - margin), low)
+            high = torch.where(far, torch.maximum(high, own + margin), high)
+        if not finite:
+            exactly = ~centre.isfinite()
+            low, high = torch.where(exactly, centre, low), torch.where(exactly, centre, high)
+        reliable = finite and (worst <= least / 4 or bool((error <= margin / 4).all()))
+        if slack:
+            low, high = low - slack, high + slack
+        is_nan = None if finite else centre.isnan()
+        return cls(*form, low, high, is_nan, reliable)
 
     def accepts(self, output: torch.Tensor) -> bool:
         """Whether every element lies within its bounds."""

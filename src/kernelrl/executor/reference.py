@@ -155,15 +155,16 @@ class Reference:
         loaded = self._ask(load, settings.load_timeout_s)
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": self.init_seed}
         sizes = [{}, *self._hidden_sizes()]
-        drawn = [self._ask(self._question(Draw(0, shape=index), each)) for index, each in enumerate(sizes)]
-        layouts = [self._lay_out(each) for each in drawn]
+        layouts, images = [], []
+        for index, each in enumerate(sizes):
+            drawn = self._ask(self._question(Draw(0, shape=index), each))
+            layouts.append(self._lay_out(drawn))
+            images.append(self._image(layouts[-1], drawn))
         self.arena_bytes = max(layout["size"] for layout in layouts)
         self.arena = Arena(self.arena_bytes)
         self.arena.attach(self.process, settings.run_timeout_s)
         self.shapes = []
-        for index, layout in enumerate(layouts):
-            drawn_again = self._ask(self._question(Draw(0, shape=index), sizes[index]))
-            image = self._image(layout, drawn_again)
+        for index, (layout, image) in enumerate(zip(layouts, images, strict=True)):
             self.arena.arrange(layout, self._ask)
             self.arena.put(image)
             native = self._ask({"do": "run" if index else "trace"})
@@ -171,7 +172,7 @@ class Reference:
             self._check_outputs(native["tensors"])
             if index == 0:
                 self._learn_habits(native, image)
-        self.varying = self._find_varying()
+        self.varying = self._find_varying(images[0])
 
     def _learn_habits(self, native: dict[str, Any], image: torch.Tensor) -> None:
         """What the reference does that a candidate may then do as well."""
@@ -196,10 +197,10 @@ class Reference:
                     f"task {self.task.id}: outputs of {described['layout']} {described['dtype']} cannot be compared"
                 )
 
-    def _find_varying(self) -> list[bool]:
+    def _find_varying(self, first: torch.Tensor) -> list[bool]:
         """Which input tensors differ from seed to seed. Where none does, all are shuffled: inputs must be fresh."""
         layout = self.shapes[0].layout
-        first, second = (self._image(layout, self._ask(self._question(Draw(index), {}))) for index in (0, 1))
+        second = self._image(layout, self._ask(self._question(Draw(1), {})))
         spans = [slice(place["offset"], place["offset"] + place["bytes"]) for place in layout["tensors"]]
         varying = [not torch.equal(first[span], second[span]) for span in spans]
         self.draws_nothing = not any(varying)
