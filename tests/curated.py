@@ -41,7 +41,7 @@ def training_config(folder: Path, *overrides: str) -> DictConfig:
 
 def write_data(cfg: DictConfig) -> None:
     """`sft.parquet` and the task tables, from the teacher's unjudged proposals."""
-    teacher = make_teacher(OmegaConf.create({"name": "template"}))
+    teacher = make_teacher(OmegaConf.create({"name": "template"}), cfg.dialect)
     tasks = sources.load(cfg.tasks).train[:NUM_TRIPLES]
     triples = []
     for task in tasks:

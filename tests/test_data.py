@@ -33,8 +33,8 @@ def load(**changes):
     return sources.load(OmegaConf.create({**SETTINGS, **changes}))
 
 
-def propose(task, dialect="cpp"):
-    return make_teacher(OmegaConf.create({"name": "template"})).propose(task, dialect)
+def propose(task):
+    return make_teacher(OmegaConf.create({"name": "template"}), "cpp").propose(task, "cpp")
 
 
 def test_tasks_depend_on_the_seed_and_on_nothing_else():
@@ -74,7 +74,9 @@ def test_unknown_source_and_teacher():
     with pytest.raises(UserError, match=r"tasks.source='kernelbank' is not known; choose one of synthetic"):
         load(source="kernelbank")
     with pytest.raises(UserError, match=r"teacher.name='oracle' is not known; choose one of template"):
-        make_teacher(OmegaConf.create({"name": "oracle"}))
+        make_teacher(OmegaConf.create({"name": "oracle"}), "cpp")
+    with pytest.raises(UserError, match="teacher template does not write dialect triton; it writes cpp"):
+        make_teacher(OmegaConf.create({"name": "template"}), "triton")
 
 
 def test_category_is_that_of_the_heaviest_part():
@@ -127,7 +129,6 @@ def test_the_teacher_writes_a_legal_kernel_for_every_operator(name):
 
 def test_the_teacher_passes_on_what_it_cannot_write():
     task = make_task(("relu",), 64, 32)
-    assert propose(task, dialect="triton") == []
     assert propose(task.model_copy(update={"ops": ()})) == []
 
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from kernelrl import dialects
 from kernelrl.configs import to_dict
+from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
 from kernelrl.executor import ExecutorSettings
 from kernelrl.rewards import make_reward
@@ -28,6 +29,8 @@ def require_all(cfg: DictConfig, stages: Sequence[str]) -> None:
         UserError: one line that names what is missing and the way out.
     """
     waiting = [stage for stage in stages if stage == "report" or not is_done(cfg[stage].folder)]
+    if "curate" in waiting:
+        make_teacher(cfg.teacher, cfg.dialect)
     if {"curate", "grpo", "eval"} & set(waiting):
         require_machine(cfg.dialect, cfg.executor.device)
         read_executor_settings(cfg)

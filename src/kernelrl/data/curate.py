@@ -70,7 +70,7 @@ def run(cfg: DictConfig) -> Path:
     Raises:
         UserError: unknown source, teacher, dialect or prompt style.
     """
-    teacher = make_teacher(cfg.teacher)
+    teacher = make_teacher(cfg.teacher, cfg.dialect)
     split = sources.load(cfg.tasks)
     build_prompt(split.train[0], cfg.dialect, cfg.prompt.style)
     settings = {

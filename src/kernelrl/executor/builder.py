@@ -56,8 +56,14 @@ _PTXAS = re.compile(
 MEMORY_BYTES = 4 << 30
 FILE_BYTES = 64 << 20
 MAX_LOG_CHARS = 4000
+BUILD_AND_LOOK = """\
+"$0" "$@" || exit $?
+nm -D -C --undefined-only module.so > symbols
+readelf -rW module.so > relocations
+"""
+"""Compile, and list what the module wants from other libraries, in one confined process."""
 KILLED = "was killed by SIGKILL"
-BUILD_FORMAT = 7
+BUILD_FORMAT = 8
 """Raised when a change of the builder makes earlier builds useless."""
 
 HEADERS = {
@@ -137,7 +143,7 @@ class Builder:
                 work = Path(name) / "unit"
                 work.mkdir()
                 (work / "main.cpp").write_text(f'{include}#line 1 "kernel.cpp"\n{source}', encoding="utf-8")
-                command = ["g++", *flags, "-shared", "main.cpp", "-o", "module.so", *link]
+                command = ["sh", "-c", BUILD_AND_LOOK, "g++", *flags, "-shared", "main.cpp", "-o", "module.so", *link]
                 ok, log, seconds = self._compile(command, work)
                 if KILLED in log:  # by a machine short of memory, perhaps: the second time tells
                     ok, log, seconds = self._compile(command, work)
@@ -155,20 +161,24 @@ class Builder:
         """What the preprocessor makes of the candidate's text, and what its module wants from other libraries."""
         source = "\n".join(str(text) for text in unit["cpp"])
         foul = [("forbidden_include", include) for include in cpp.foul_includes(source)]
+        words = cpp.foul_words(source)
+        if "define" in source or any(flag.startswith("-D") for flag in flags):
+            words += cpp.foul_words(self._preprocessed(source, flags, work))
+        foul += [("forbidden_cpp", word) for word in sorted(set(words))]
+        symbols = [line.strip().partition(" ")[2] for line in _take(work / "symbols").splitlines()]
+        foul += [("library_symbol", symbol) for symbol in foreign_symbols(symbols, unit["loader"])]
+        taken = {name for name in _ADDRESS.findall(_take(work / "relocations")) if not _KNOWN_ADDRESSES.fullmatch(name)}
+        foul += [("library_symbol", f"the address of {name}") for name in sorted(taken)]
+        return foul
+
+    def _preprocessed(self, source: str, flags: list[str], work: Path) -> str:
+        """The text with its own macros and those of the flags expanded, without what it includes."""
         blank = "\n".join("" if "include" in line and "#" in line else line for line in source.splitlines())
         (work / "blank.cpp").write_text(blank, encoding="utf-8")
         own_flags = [flag for flag in flags if not flag.startswith("-I")]
         _, text, _ = self._compile(["g++", *own_flags, "-E", "-P", "blank.cpp"], work, shortened=False)
-        foul += [("forbidden_cpp", word) for word in cpp.foul_words(text)]
-        look = "nm -D -C --undefined-only module.so; echo; readelf -rW module.so"
-        _, text, _ = self._compile(["sh", "-c", look], work, shortened=False)
-        names, _, relocations = text.partition("\n\n")
-        symbols = [line.strip().partition(" ")[2] for line in names.splitlines()]
-        foul += [("library_symbol", symbol) for symbol in foreign_symbols(symbols, unit["loader"])]
-        taken = {name for name in _ADDRESS.findall(relocations) if not _KNOWN_ADDRESSES.fullmatch(name)}
-        foul += [("library_symbol", f"the address of {name}") for name in sorted(taken)]
         (work / "blank.cpp").unlink()
-        return foul
+        return text
 
     def _load(self, folder: Path, cached: bool) -> Built:
         result = json.loads((folder / "build.json").read_text())
@@ -277,7 +287,7 @@ class Builder:
         seconds = time.monotonic() - started
         if status is None:
             return False, f"the compiler took longer than {self._timeout:g} s and was killed", seconds
-        if os.WIFSIGNALED(status) or "Killed signal terminated program" in text:
+        if os.WIFSIGNALED(status) or status >> 8 == 137 or "Killed signal terminated program" in text:
             text = f"the compiler {KILLED}"
         elif status != 0 and not text.strip():
             text = f"the compiler {explain_status(status)}"
@@ -325,6 +335,13 @@ def foreign_symbols(symbols: Iterable[str], loader: str) -> list[str]:
         if not known or (operator is not None and not _PLUMBING.fullmatch(operator[1])):
             found.append(symbol.partition("@")[0][:100])
     return found
+
+
+def _take(path: Path) -> str:
+    """The text of a file that is not needed any more."""
+    text = path.read_text(errors="replace")
+    path.unlink()
+    return text
 
 
 def _digest(*parts: object) -> str:

@@ -32,20 +32,25 @@ class Teacher(Protocol):
     """Proposes kernels for a task. Deterministic, so that a resumed run repeats nothing."""
 
     name: str
+    dialects: frozenset[str]
+    """Those that it can write."""
 
     def propose(self, task: Task, dialect: str) -> list[Proposal]:
         """Proposals, best first; empty where the teacher cannot write this task."""
         ...
 
 
-def make_teacher(cfg: DictConfig) -> Teacher:
+def make_teacher(cfg: DictConfig, dialect: str) -> Teacher:
     """The teacher that `cfg.name` names.
 
     Raises:
-        UserError: there is no such teacher; lists those there are.
+        UserError: there is no such teacher, or it does not write the dialect; lists what there is.
     """
     names = sorted(module.name for module in iter_modules(__path__))
     if cfg.name not in names:
         raise UserError(f"teacher.name={cfg.name!r} is not known; choose one of {', '.join(names)}")
     teacher: Teacher = import_module(f"{__name__}.{cfg.name}").make(cfg)
+    if dialect not in teacher.dialects:
+        known = ", ".join(sorted(teacher.dialects))
+        raise UserError(f"teacher {cfg.name} does not write dialect {dialect}; it writes {known}")
     return teacher

@@ -21,9 +21,10 @@ PER_ELEMENT = ("elementwise", "broadcast")
 
 class TemplateTeacher:
     name = "template"
+    dialects = frozenset({"cpp"})
 
     def propose(self, task: Task, dialect: str) -> list[Proposal]:
-        if dialect != "cpp" or not task.ops or any(name not in OPERATORS for name in task.ops):
+        if not task.ops or any(name not in OPERATORS for name in task.ops):
             return []
         operators = [OPERATORS[name] for name in task.ops]
         kernel = _kernel(operators)
