@@ -15,6 +15,7 @@ import mmap
 import os
 import socket
 import sys
+import tempfile
 import time
 import traceback
 import zlib
@@ -33,6 +34,8 @@ from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
 
 MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
+FOLDERS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")
+"""Environment variables that name the scratch folder."""
 
 
 def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
@@ -48,8 +51,12 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
     sock_fd = _keep_only(sock, log)
     sock = socket.socket(fileno=sock_fd)
     scratch = Path(spec["scratch"])
+    path = os.environ.get("PATH", os.defpath)
     os.environ.clear()
-    os.environ.update({name: str(scratch) for name in ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "XDG_CACHE_HOME")})
+    os.environ.update({name: str(scratch) for name in FOLDERS})
+    tempfile.tempdir = str(scratch)  # the forkserver may have looked for one already
+    if spec["may_exec"]:
+        os.environ["PATH"] = path
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
         _take_first_config()

@@ -24,8 +24,8 @@ MAX_STARTS = 3
 """Number of times that a request is handed to a service before its verdict is `infrastructure`."""
 
 
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_ARENA_MAX": "2"}
-"""Has the C library give large tensors back to the system when they are freed: the service makes many of every size."""
+MALLOC = {"MALLOC_ARENA_MAX": "1"}
+"""One heap for all threads of the service, which make tensors of every size: many heaps would keep what is freed."""
 
 
 @dataclass

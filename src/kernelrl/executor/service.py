@@ -6,6 +6,7 @@ service ends and every process that it started ends with it.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import queue
@@ -42,6 +43,9 @@ REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
 COMPILED_MB = 256
 """Size of any file that `torch.compile` writes for a reference (in MiB)."""
+
+
+_LIBC = ctypes.CDLL(None)
 
 
 class References:
@@ -95,6 +99,7 @@ class References:
                 if isinstance(entry, Reference):
                     total -= entry.num_bytes
                     entry.close()
+                    _LIBC.malloc_trim(0)  # else the C library keeps what its cases took
 
 
 class Spares:
