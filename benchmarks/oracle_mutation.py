@@ -155,7 +155,7 @@ def _mutants(per_kernel: int, chooser: random.Random) -> Iterator[Mutant]:
     tasks = {path.stem: Task.from_file(path) for path in (TESTS / "tasks").glob("*.py")}
     for path in sorted((TESTS / "honest").glob("*.py")):
         text = path.read_text()
-        header = dict(re.findall(r"^# (\w+): (.*)$", text, re.MULTILINE))
+        header = {"task": "relu_scale"} | dict(re.findall(r"^# (task|dialect): (\w+)$", text, re.MULTILINE))
         if "torch.utils.cpp_extension" in text:
             continue  # twenty seconds a build
         choices = list(_changes(text, header["dialect"]))

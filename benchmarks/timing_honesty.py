@@ -4,8 +4,8 @@
     python benchmarks/timing_honesty.py --repeats 60 --json
 
 Every judgement times a reference against the same program under another name, so that the true speedup is 1: half of
-them alone, half while kernels are being built beside them in the same executor. The planted one does 10 steps of the
-reference's 13. Settings are the default ones.
+them alone, half while kernels are being built beside them in the same executor. The planted one does the same work 10
+times where the reference does it 13 times. Settings are the default ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PROGRAMS = {
     "matmul": TASK.format(arguments="x, y", body="return x @ y", inputs="torch.randn(384, 384), torch.randn(384, 384)"),
     "small": TASK.format(arguments="x", body="return x + 1.0", inputs="torch.randn(64, 64)"),
 }
-STEPS = "for _ in range({steps}):\n            x = torch.sin(x)\n        return x"
+STEPS = "for _ in range({steps}):\n            y = torch.sin(x)\n        return y"
 PLANTED = TASK.format(arguments="x", body=STEPS.format(steps=13), inputs="torch.randn(256, 1024)")
 PLANTED_SPEEDUP = 1.3
 
