@@ -29,11 +29,11 @@ def require_all(cfg: DictConfig, stages: Sequence[str]) -> None:
         UserError: one line that names what is missing and the way out.
     """
     waiting = [stage for stage in stages if stage == "report" or not is_done(cfg[stage].folder)]
-    if "curate" in waiting:
-        make_teacher(cfg.teacher, cfg.dialect)
     if {"curate", "grpo", "eval"} & set(waiting):
         require_machine(cfg.dialect, cfg.executor.device)
         read_executor_settings(cfg)
+    if "curate" in waiting:
+        make_teacher(cfg.teacher, cfg.dialect)
     if waiting:
         require_free_disk(cfg.output_dir, sum(FREE_BYTES[stage] for stage in waiting))
     if {"grpo", "eval"} & set(waiting):
