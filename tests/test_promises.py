@@ -17,6 +17,7 @@ from kernelrl import dialects
 from kernelrl.errors import TaskError
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.builder import foreign_symbols
+from kernelrl.executor.compare import Expected
 from kernelrl.executor.distributions import DISTRIBUTIONS, redraw
 from kernelrl.task import Task
 
@@ -232,6 +233,15 @@ def test_small_outputs_need_small_errors(executor: Executor) -> None:
     task = REFERENCE.replace("torch.relu(x) * 2.0", "torch.softmax(x, dim=1)")
     near = python("return torch.softmax(x, dim=1) + 2e-5")
     assert judge(executor, near, task, "python").status == "incorrect"
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e-12, 1.0])
+def test_however_small_an_output_is_its_last_digits_are_free(size: float) -> None:
+    exact = size * torch.linspace(1.0, 2.0, 64, dtype=torch.float64)
+    described = {"dtype": "torch.float32", "shape": [64], "stride": [1]}
+    expected = Expected.around(exact, exact.float(), described, Task(id="t", source=REFERENCE), scaled=True)
+    assert expected.accepts((exact * (1 + 1e-5)).float())
+    assert not expected.accepts((exact * (1 + 1e-3)).float())
 
 
 def test_lower_precision_than_the_task_asks_for_is_wrong(executor: Executor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,12 +81,12 @@ class Expected:
         if not finite:  # where one of them is not, nothing but the reference's own value will do
             error.masked_fill_(~error.isfinite(), 0.0)
         worst = float(error.max()) if error.numel() else 0.0
-        widest = centre.abs().mul_(rtol).add_(atol)
-        unit = float(centre.square().mean().sqrt()) if finite and centre.numel() else 1.0
-        margin = widest
+        relative = centre.abs().mul_(rtol)
+        unit = _root_mean_square(centre) if finite and centre.numel() else 1.0
         if scaled and task.atol is None and unit < 1.0:
-            tight = (widest - atol * (1.0 - unit)).clamp_min_(OWN_ERRORS * worst)
-            margin = torch.minimum(widest, tight)
+            margin = torch.minimum(relative + atol, (relative + atol * unit).clamp_min_(OWN_ERRORS * worst))
+        else:
+            margin = relative.add_(atol)
         low, high = centre - margin, centre + margin
         least = float(margin.min()) if margin.numel() else 0.0
         if worst > least:
@@ -138,6 +139,10 @@ class Expected:
             max_rel=max_rel,
             mismatched=share,
         )
+
+
+def _root_mean_square(values: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64)) / math.sqrt(values.numel())
 
 
 def form_error(trial: int, inputs: str, index: int, expected: Expected, described: Any) -> TrialError | None:
