@@ -15,8 +15,7 @@ from conftest import KERNELS, REFERENCE, RIGHT
 from executor_cases import FAST, judge
 from kernelrl import dialects
 from kernelrl.errors import TaskError
-from kernelrl.executor import Executor, make_executor
-from kernelrl.executor.builder import foreign_symbols
+from kernelrl.executor import Executor, make_executor, symbols
 from kernelrl.executor.compare import Expected
 from kernelrl.executor.distributions import DISTRIBUTIONS, redraw
 from kernelrl.task import Task
@@ -143,11 +142,11 @@ def test_the_library_is_seen_whenever_it_works(executor: Executor) -> None:
 
 def test_a_modules_symbols_show_whom_it_calls() -> None:
     foul = ["cblas_sgemm", "SGEMM", "dlsym@GLIBC_2.34", "fork", "chmod", "std::thread::_M_start_thread()"]
-    assert foreign_symbols(foul, "tvm_ffi") == [symbol.partition("@")[0] for symbol in foul]
+    assert symbols.foreign(foul, "tvm_ffi") == [symbol.partition("@")[0] for symbol in foul]
     known = ["GOMP_parallel@GOMP_4.0", "expf@GLIBC_2.27", "memcpy@GLIBC_2.14", "operator new(unsigned long)"]
-    assert not foreign_symbols(known, "tvm_ffi")
+    assert not symbols.foreign(known, "tvm_ffi")
     operators = ["at::_ops::mm::call(at::Tensor const&)", "at::_ops::empty_like::call(at::Tensor const&)"]
-    assert foreign_symbols(operators, "torch") == operators[:1]
+    assert symbols.foreign(operators, "torch") == operators[:1]
 
 
 def test_a_pasted_name_does_not_hide_a_call(executor_cache: Path) -> None:

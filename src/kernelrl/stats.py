@@ -1,6 +1,6 @@
 """Estimates and their intervals: bootstrap, exact median, pass@k, fast_p. NumPy only.
 
-Shapes: N values or samples, T tasks, R resamples. Intervals are percentile bootstrap intervals (Efron 1979) and depend
+Shapes: N values or samples, T tasks, R resamples. Intervals of ratios are percentile bootstrap intervals (Efron 1979) that depend
 on nothing but the values and the seed.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,33 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 Interval = tuple[float, float]
 
 RESAMPLES = 2000
-
-
-def bootstrap_interval(
-    values: ArrayLike,
-    statistic: Literal["median", "mean"] = "median",
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Interval:
-    """Interval of the median or mean of N independent values.
-
-    Args:
-        values: (N,) numbers, e.g. the ratios of interleaved timing pairs.
-        level: coverage of the interval, 0 to 1.
-
-    Returns:
-        (low, high). One value gives an interval of width 0, which says nothing about its spread.
-
-    Raises:
-        ValueError: there are no values, or one is not finite.
-    """
-    values_N = np.asarray(values, dtype=np.float64)
-    if values_N.ndim != 1 or not values_N.size or not np.isfinite(values_N).all():
-        raise ValueError(f"bootstrap needs one row of finite values, got {values_N}")
-    picks_RN = np.random.default_rng(seed).integers(values_N.size, size=(resamples, values_N.size))
-    reduce = np.median if statistic == "median" else np.mean
-    return _percentiles(reduce(values_N[picks_RN], axis=1), level)
 
 
 def median_interval(values: ArrayLike, level: float = 0.95) -> Interval:

@@ -20,7 +20,6 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +30,8 @@ import tvm_ffi.libinfo
 from torch.utils import cpp_extension
 
 from kernelrl.dialects import cpp
-from kernelrl.executor import cubin, machine
+from kernelrl.executor import cubin, machine, symbols
 from kernelrl.executor.cores import Cores
-from kernelrl.executor.operators import PLUMBING
 from kernelrl.executor.process import ForkServer, explain_status
 
 BASE_FLAGS = ("-std=c++17", "-fPIC", "-O3", "-march=native", "-fopenmp")
@@ -165,11 +163,10 @@ class Builder:
         if "define" in source or any(flag.startswith("-D") for flag in flags):
             words += cpp.foul_words(self._preprocessed(source, flags, work))
         foul += [("forbidden_cpp", word) for word in sorted(set(words))]
-        symbols = [line.strip().partition(" ")[2] for line in _take(work / "symbols").splitlines()]
-        foul += [("library_symbol", symbol) for symbol in foreign_symbols(symbols, unit["loader"])]
-        taken = {name for name in _ADDRESS.findall(_take(work / "relocations")) if not _KNOWN_ADDRESSES.fullmatch(name)}
-        foul += [("library_symbol", f"the address of {name}") for name in sorted(taken)]
-        return foul
+        wanted = [line.strip().partition(" ")[2] for line in _take(work / "symbols").splitlines()]
+        foul += [("library_symbol", symbol) for symbol in symbols.foreign(wanted, unit["loader"])]
+        taken = symbols.foreign_addresses(_take(work / "relocations"))
+        return [*foul, *(("library_symbol", f"the address of {name}") for name in taken)]
 
     def _preprocessed(self, source: str, flags: list[str], work: Path) -> str:
         """The text with its own macros and those of the flags expanded, without what it includes."""
@@ -292,49 +289,6 @@ class Builder:
         elif status != 0 and not text.strip():
             text = f"the compiler {explain_status(status)}"
         return status == 0, shorten(text) if shortened else text, seconds
-
-
-_MATH = (
-    "a?(sin|cos|tan)h?|exp(2|10|m1)?|log(2|10|1p|b)?|pow|sqrt|cbrt|hypot|erfc?|[lt]?gamma(_r)?|floor|ceil|trunc|l?l?r(ound|int)|"
-    "nearbyint|fmod|remainder|remquo|f(max|min|dim|ma|abs)|copysign|ldexp|frexp|modf|scalbl?n|ilogb|nextafter|sincos"
-)
-KNOWN_SYMBOLS = re.compile(
-    rf"(({_MATH})[fl]?|_ZGV\w+|__\w+_finite|"
-    r"mem(cpy|move|set|cmp|chr)|str(len|n?cmp|r?chr|str)|malloc|free|calloc|realloc|aligned_alloc|posix_memalign|abort|qsort|"
-    r"f?printf|v?snprintf|puts|putchar|fputc|fputs|fwrite|stderr|stdout|__\w+_chk|__assert_fail|__stack_chk_fail|l?l?abs|"
-    r"__libc_single_threaded|__cxa_\w+|__gxx_personality_v0|__gmon_start__|_Unwind_\w+|_ITM_\w+|__tls_get_addr|__dynamic_cast|"
-    r"GOMP_\w+|omp_(?!fulfill)\w+|TVMFFI(?!FunctionCall|FunctionGetGlobal|FunctionSetGlobal|EnvRegister)\w+|"
-    r"(typeinfo|vtable|VTT|guard variable|construction vtable|typeinfo name) for .*|operator (new|delete).*|"
-    r"(non-virtual thunk to )?tvm::ffi::.*|"
-    r"((unsigned |bool|void|char|int|long|const|double|float|size_t|[\w:]+<.*>|std::[\w:]+)[&* ]+)*"
-    r"std::(?!thread|jthread|this_thread|__future|async|filesystem|chrono|random_device|basic_[io]?f|.*filebuf).*)(@.*)?"
-)
-"""Undefined symbols that a genuine kernel's module may have: arithmetic, memory, OpenMP, runtime libraries."""
-KNOWN_TORCH_SYMBOLS = re.compile(
-    r"(.*(c10::|caffe2::|torch::(?!jit)|pybind11::|at::(Tensor\b|TensorBase|OptionalTensorRef|impl|_ops::)).*|_?Py\w+|"
-    r"pthread_(key|mutex|get|set)\w+|fflush|strdup|strtol|getenv|environ|dl_iterate_phdr|__errno_location)(@.*)?"
-)
-"""What a module made by torch's loader has beside those."""
-_OPERATOR = re.compile(r"at::_ops::(\w+)::")
-_PLUMBING = re.compile(f"({'|'.join(re.escape(name.removeprefix('aten::')) for name in sorted(PLUMBING))})(_.*)?")
-"""Operators of PyTorch's that are allowed, with the overload's name behind an underscore."""
-_ADDRESS = re.compile(r"R_\w+_(?:GLOB_DAT|64|ABS64)\s+0+\s+([A-Za-z]\w*)")
-"""Relocation of another library's C symbol whose address is taken rather than called."""
-_KNOWN_ADDRESSES = re.compile(r"stdout|stderr|TVMFFI\w+|Py\w+|environ")
-
-
-def foreign_symbols(symbols: Iterable[str], loader: str) -> list[str]:
-    """Those of a module's undefined symbols that a genuine kernel has no use for.
-
-    Unlike a look at its text, this sees through macros, pasted names and declarations of the candidate's own.
-    """
-    found = []
-    for symbol in symbols:
-        operator = _OPERATOR.search(symbol) if loader == "torch" else None
-        known = KNOWN_SYMBOLS.fullmatch(symbol) or (loader == "torch" and KNOWN_TORCH_SYMBOLS.fullmatch(symbol))
-        if not known or (operator is not None and not _PLUMBING.fullmatch(operator[1])):
-            found.append(symbol.partition("@")[0][:100])
-    return found
 
 
 def _take(path: Path) -> str:

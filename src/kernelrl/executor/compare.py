@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from kernelrl.executor import wire
 from kernelrl.task import Task
 from kernelrl.verdict import TrialError
 
@@ -182,9 +181,3 @@ def _is_dense(shape: list[int], stride: list[Any]) -> bool:
             return False
         step *= max(length, 1)
     return True
-
-
-def as_output(memory: torch.Tensor, described: dict[str, Any]) -> torch.Tensor:
-    """The tensor that lies in a copy of a process's memory."""
-    flat = memory.view(wire.DTYPES[described["dtype"]])
-    return flat.as_strided(described["shape"], described["stride"])

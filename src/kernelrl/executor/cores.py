@@ -74,7 +74,7 @@ class Cores:
         """What a frozen process says next, given `timeout` seconds in which it was not stopped for a measurement.
 
         Raises:
-            ProcessDied, ProcessTimeout, ForgedMessage
+            ProcessFailure
         """
         with self.stoppable(process.pid):
             process.thaw()

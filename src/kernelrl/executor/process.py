@@ -35,16 +35,26 @@ class _Iovec(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
 
 
-class ProcessDied(Exception):
-    """The process ended, or hung up, before it answered. The text says how."""
+class ProcessFailure(Exception):
+    """A process did not answer as it should. The text says what it did."""
 
 
-class ProcessTimeout(Exception):
-    """The process did not answer in time."""
+class ProcessDied(ProcessFailure):
+    """It ended, or hung up, before it answered."""
 
 
-class ForgedMessage(Exception):
-    """The process answered something that it was not asked."""
+class ProcessTimeout(ProcessFailure):
+    """It did not answer in time."""
+
+    def __init__(self) -> None:
+        super().__init__("took too long")
+
+
+class ForgedMessage(ProcessFailure):
+    """It answered something that it was not asked."""
+
+    def __init__(self) -> None:
+        super().__init__("answered what it was not asked")
 
 
 class ForkServer:
@@ -152,7 +162,7 @@ class Process:
         self._frozen = False
         try:
             self.layers: list[str] = self.next_message(None, timeout=30)["ready"]
-        except (ProcessDied, ProcessTimeout) as error:
+        except ProcessFailure as error:
             self.close()
             raise InfrastructureError(f"a contestant's process did not start: {error}") from None
         self.freeze()
@@ -191,7 +201,7 @@ class Process:
         """Put a question: the answer within `timeout` seconds, and the time between thawing and freezing (in seconds).
 
         Raises:
-            ProcessDied, ProcessTimeout, ForgedMessage
+            ProcessFailure
         """
         nonce = self.post(message, fds)
         started = time.perf_counter()
@@ -267,6 +277,17 @@ class Process:
                 raise ValueError(f"memory of process {self.pid} at {pointer:#x} cannot be read: {reason}")
             done += count
         return buffer
+
+    def tensor(self, described: dict[str, Any]) -> torch.Tensor:
+        """Copy of the tensor that it described (see `wire.describe`).
+
+        Raises:
+            ValueError: there is no such memory.
+        """
+        dtype = wire.DTYPES[described["dtype"]]
+        num_bytes = wire.span_bytes(described["shape"], described["stride"], dtype.itemsize)
+        flat = self.read(described["pointer"], num_bytes).view(dtype)
+        return flat.as_strided(described["shape"], described["stride"])
 
     def _death(self) -> ProcessDied:
         with contextlib.suppress(ProcessLookupError):

@@ -8,25 +8,24 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import torch
 
 from kernelrl import dialects
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.executor import compare, machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
-from kernelrl.executor.builder import BadUnit, Builder, Built, shorten
+from kernelrl.executor.arena import Arena, Case
+from kernelrl.executor.builder import BadUnit, Builder
 from kernelrl.executor.contestant import SETTINGS
 from kernelrl.executor.cores import Cores
+from kernelrl.executor.findings import Call, Findings
 from kernelrl.executor.operators import library_operators
-from kernelrl.executor.process import ForgedMessage, Process, ProcessDied, ProcessTimeout
-from kernelrl.executor.reference import Arena, Case, Draw, Reference, normalised
-from kernelrl.stats import median_interval
-from kernelrl.verdict import Build, Conditions, GpuBuild, Speedup, Stage, Status, TrialError, Verdict, Violation
+from kernelrl.executor.process import ForgedMessage, Process, ProcessFailure, ProcessTimeout
+from kernelrl.executor.reference import Draw, Reference
+from kernelrl.verdict import Conditions, GpuBuild, Status, TrialError, Verdict, Violation
 
 RECORDED_ONE_IN = 8
 """Share of timed calls before which a call is recorded instead, chosen at random."""
@@ -43,35 +42,6 @@ class _Ended(Exception):
         super().__init__(feedback)
         self.status = status
         self.feedback = feedback
-
-
-@dataclass
-class _Findings:
-    """What becomes the verdict."""
-
-    stage: Stage = "none"
-    violations: list[Violation] = field(default_factory=list)
-    errors: list[TrialError] = field(default_factory=list)
-    trials: int = 0
-    builds: list[Built] = field(default_factory=list)
-    gpu_builds: list[GpuBuild] = field(default_factory=list)
-    calls: list[_Call] = field(default_factory=list)
-    baseline: str = ""
-    conditions: Conditions | None = None
-    operators: dict[str, int] | None = None
-    coverage: float | None = None
-    outputs: list[list[tuple[int, int]]] = field(default_factory=list)
-    """Where the outputs of the last two calls lie: address and number of bytes."""
-    log: str = ""
-
-
-@dataclass(frozen=True)
-class _Call:
-    """Times of one turn on the same inputs (in seconds)."""
-
-    reference: float
-    candidate: float
-    compiled: float | None
 
 
 def judge(
@@ -97,7 +67,7 @@ def judge(
         InfrastructureError: the machine failed.
     """
     started = time.monotonic()
-    found = _Findings()
+    found = Findings()
     try:
         source = _check_statically(request, settings, found)
         ours = reference()
@@ -121,10 +91,10 @@ def judge(
         found.stage = "correct"
     except _Ended as end:
         status, feedback = end.status, end.feedback
-    return _verdict(request, settings, found, status, feedback, time.monotonic() - started)
+    return found.verdict(request, settings, status, feedback, time.monotonic() - started)
 
 
-def _check_statically(request: Request, settings: ExecutorSettings, found: _Findings) -> str:
+def _check_statically(request: Request, settings: ExecutorSettings, found: Findings) -> str:
     candidate = request.candidate
     if candidate is None:
         found.violations.append(Violation(rule="no_kernel", evidence=f"no complete code block defines {ENTRY_POINT}"))
@@ -161,7 +131,7 @@ class _Contestant:
         ours: Reference,
         settings: ExecutorSettings,
         cores: Cores,
-        found: _Findings,
+        found: Findings,
         dialect: str,
     ):
         self.process = process
@@ -173,6 +143,7 @@ class _Contestant:
         self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
         self.arena = Arena(ours.arena_bytes)
         self.state: dict[str, Any] = {}
+        self.outputs: list[list[tuple[int, int]]] = []  # of the last two calls: address and number of bytes
 
     def load(self, source: str, builder: Builder) -> None:
         """Import the candidate and construct its model, serving the builds that it asks for."""
@@ -185,7 +156,7 @@ class _Contestant:
                 if len(found.builds) >= MAX_BUILDS:
                     raise self._foul("build_request", f"more than {MAX_BUILDS} native modules")
                 self._serve_build(message["build"], builder)
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+        except ProcessFailure as error:
             raise _broke_off(error, "while it was loaded", timeout, found) from None
         failed_builds = [built for built in found.builds if not built.ok]
         if "failed" in message:
@@ -269,7 +240,7 @@ class _Contestant:
             self.arena.arrange(case.shape.layout, self._ask)
             self.arena.put(case.image)
             return self._ask({"do": do})
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+        except ProcessFailure as error:
             raise _broke_off(error, "while it ran", timeout, self.found) from None
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -299,7 +270,7 @@ class _Contestant:
         """Whatever timing needs and is not timed, while others may still run."""
         try:
             self.arena.arrange(self.ours.shapes[0].layout, self._ask)
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+        except ProcessFailure as error:
             raise _broke_off(error, "before it was timed", self.settings.run_timeout_s, self.found) from None
         if self.settings.compile_baseline:
             with self.cores.preparing(), self.ours.lock:
@@ -334,10 +305,11 @@ class _Contestant:
                     if not isinstance(compiled, str):
                         machine.settle_caches(settings.cpu_cache)
                         times["compiled"] = compiled.time(case)
-            found.calls.append(_Call(times["reference"], times["candidate"], times.get("compiled")))
+            found.calls.append(Call(times["reference"], times["candidate"], times.get("compiled")))
             if turn + 1 >= settings.min_pairs:
-                low, high = median_interval(_ratios(found))
-                if high - low < settings.target_width * float(np.median(_ratios(found))) or time.monotonic() > deadline:
+                speedup = found.speedup()
+                narrow = speedup.high - speedup.low < settings.target_width * speedup.median
+                if narrow or time.monotonic() > deadline:
                     return
 
     def _time_call(self, case: Case, do: str) -> tuple[dict[str, Any], float]:
@@ -345,7 +317,7 @@ class _Contestant:
         self.arena.put(case.image)
         try:
             reply, seconds = self.process.ask({"do": do}, self.settings.run_timeout_s)
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+        except ProcessFailure as error:
             raise _broke_off(error, "while it was timed", self.settings.run_timeout_s, self.found) from None
         self._examine(reply, case)
         if self.found.errors:
@@ -356,7 +328,7 @@ class _Contestant:
         """Parameters, random numbers and global settings must be as they were, unless the reference changes them."""
         try:
             after = self._read_state()
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+        except ProcessFailure as error:
             raise _broke_off(error, "after it ran", self.settings.run_timeout_s, self.found) from None
         changed = [name for name, value in self.state.items() if after.get(name) != value]
         for name in changed:
@@ -390,7 +362,7 @@ class _Contestant:
                 if isinstance(item, dict) and self.arena.owns(item.get("pointer")):
                     raise self._foul("output_aliases_input", "an output lies in the memory of an input")
         if errors:
-            found.outputs.clear()
+            self.outputs.clear()
         elif not self.ours.reuses_outputs and not self.ours.returns_input:
             self._check_reuse(case, described)
 
@@ -412,14 +384,14 @@ class _Contestant:
             for item, expected in zip(described, case.expected, strict=True)
         ]
         for pointer, num_bytes in outputs:
-            for earlier, earlier_bytes in chain.from_iterable(self.found.outputs):
+            for earlier, earlier_bytes in chain.from_iterable(self.outputs):
                 if num_bytes and pointer < earlier + earlier_bytes and earlier < pointer + num_bytes:
                     raise self._foul("output_reused", "an output lies in the memory of an earlier call's")
-        self.found.outputs = [*self.found.outputs[-1:], outputs]
+        self.outputs = [*self.outputs[-1:], outputs]
 
     def _compare(self, case: Case, form: Any, described: list[Any], trial: int) -> list[TrialError]:
         try:
-            form = normalised(form)
+            form = wire.normalised(form)
         except RecursionError:
             form = None
         if form != case.shape.form or len(described) != len(case.expected):
@@ -429,9 +401,8 @@ class _Contestant:
         for index, (expected, item) in enumerate(zip(case.expected, described, strict=True)):
             error = compare.form_error(trial, case.inputs, index, expected, item)
             if error is None:
-                span = wire.span_bytes(item["shape"], item["stride"], wire.DTYPES[item["dtype"]].itemsize)
                 try:
-                    output = compare.as_output(self.process.read(item["pointer"], span), item)
+                    output = self.process.tensor(item)
                 except ValueError as unreadable:
                     message = f"output {index}: {unreadable}"
                     error = TrialError(trial=trial, kind="layout", inputs=case.inputs, message=message)
@@ -446,80 +417,10 @@ class _Contestant:
         return _Ended("illegal", f"Broke the rule {rule}: {evidence}.")
 
 
-def _ratios(found: _Findings) -> list[float]:
-    return [call.reference / call.candidate for call in found.calls]
-
-
-def _broke_off(error: Exception, when: str, timeout: float, found: _Findings) -> _Ended:
+def _broke_off(error: Exception, when: str, timeout: float, found: Findings) -> _Ended:
     if isinstance(error, ProcessTimeout):
         return _Ended("timeout", f"The candidate took longer than {timeout:g} s {when}.")
     if isinstance(error, ForgedMessage):
         found.violations.append(Violation(rule="forged_message", evidence=f"an answer nobody asked for {when}"))
         return _Ended("illegal", "The candidate wrote to the executor's channel.")
     return _Ended("killed", f"The candidate's process {error} {when}.")
-
-
-def _verdict(
-    request: Request, settings: ExecutorSettings, found: _Findings, status: Status, feedback: str, seconds: float
-) -> Verdict:
-    if found.violations:
-        status = "illegal"
-        feedback += " " + "; ".join(
-            f"{item.rule}: {item.evidence}" + (f" (line {item.line})" if item.line else "")
-            for item in found.violations[:5]
-        )
-    speedup = speedup_compiled = reference_ms = candidate_ms = compiled_ms = None
-    if status == "correct" and found.calls:
-        speedup = _speedup(_ratios(found))
-        reference_ms = float(np.median([call.reference for call in found.calls])) * 1e3
-        candidate_ms = float(np.median([call.candidate for call in found.calls])) * 1e3
-        times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
-        feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
-        compiled = [(call.compiled, call.candidate) for call in found.calls if call.compiled is not None]
-        if compiled:
-            compiled_ms = float(np.median([theirs for theirs, _ in compiled])) * 1e3
-            speedup_compiled = _speedup([theirs / candidate for theirs, candidate in compiled])
-            feedback += f" Against torch.compile: {speedup_compiled.median:.2f}x."
-    elif status == "correct":
-        feedback = "Correct. Not timed."
-    build = None
-    if found.builds:
-        build = Build(
-            ok=all(built.ok for built in found.builds),
-            seconds=sum(built.seconds for built in found.builds),
-            cached=all(built.cached for built in found.builds),
-            units=len(found.builds),
-            log=shorten("\n".join(built.log for built in found.builds).strip()),
-        )
-    return Verdict(
-        task_id=request.task.id,
-        candidate=request.candidate.digest if request.candidate else None,
-        status=status,
-        stage=found.stage,
-        dialect=request.dialect,
-        device="cpu",
-        violations=tuple(found.violations),
-        errors=tuple(found.errors),
-        trials=found.trials,
-        reference_ms=reference_ms,
-        candidate_ms=candidate_ms,
-        speedup=speedup,
-        compiled_ms=compiled_ms,
-        speedup_compiled=speedup_compiled,
-        baseline=shorten(found.baseline),
-        conditions=found.conditions,
-        coverage=found.coverage,
-        operators=found.operators,
-        build=build,
-        gpu_builds=tuple(found.gpu_builds),
-        feedback=shorten(feedback.strip()),
-        log=found.log,
-        protocol=settings.protocol,
-        interpreted=request.dialect == "triton" and found.trials > 0,
-        seconds=seconds,
-    )
-
-
-def _speedup(ratios: list[float]) -> Speedup:
-    low, high = median_interval(ratios)
-    return Speedup(median=float(np.median(ratios)), low=low, high=high, pairs=len(ratios))

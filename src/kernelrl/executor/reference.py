@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import mmap
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -18,8 +15,10 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import compare, distributions, wire
 from kernelrl.executor.api import Distribution, ExecutorSettings
+from kernelrl.executor.arena import Arena, Case, Shape, span_of, view, write
+from kernelrl.executor.baseline import Baseline, NoBaseline
 from kernelrl.executor.cores import Cores
-from kernelrl.executor.process import ForgedMessage, Process, ProcessDied, ProcessTimeout
+from kernelrl.executor.process import Process, ProcessFailure
 from kernelrl.task import Task
 
 _ALIGNMENT = 64
@@ -39,80 +38,6 @@ class Draw:
     distribution: Distribution | Literal["task"] = "task"
     shape: int = 0
     """0: the shape that the task shows; 1, 2, …: hidden ones."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Inputs of one size: where they lie in the arena, and the outputs' form and description."""
-
-    sizes: dict[str, int]
-    """Values of the task's module-level constants; empty for the shape that the task shows."""
-    layout: dict[str, Any]
-    form: Any
-    native: list[dict[str, Any]]
-    """Descriptions of the reference's outputs as the task computes them."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """Inputs of one run and what must come out."""
-
-    shape: Shape
-    inputs: str
-    """Name of the distribution or of the hidden sizes, for people."""
-    image: torch.Tensor
-    """The arena's bytes before the run (uint8)."""
-    expected: list[compare.Expected]
-    changed: dict[int, compare.Expected]
-    """What the reference makes of the inputs that it changes, by their number; mostly empty."""
-
-    @cached_property
-    def num_bytes(self) -> int:
-        """Memory that it takes."""
-        return self.image.nbytes + sum(2 * item.low.nbytes for item in (*self.expected, *self.changed.values()))
-
-
-class Arena:
-    """Memory shared with one process, through which inputs reach it. Written only while that process is frozen."""
-
-    def __init__(self, num_bytes: int):
-        self._fd = os.memfd_create("kernelrl-inputs")
-        os.ftruncate(self._fd, num_bytes)
-        self._map = mmap.mmap(self._fd, num_bytes)
-        self._arranged: dict[str, Any] | None = None
-        self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
-        self.address = 0
-
-    def attach(self, process: Process, timeout: float) -> None:
-        """Let a process map it, before it sees untrusted text: then the address that it names can be believed."""
-        reply, _ = process.ask({"do": "attach", "size": self.bytes.numel()}, timeout, fds=(self._fd,))
-        self.address = _succeeded(reply)["attached"]
-        os.close(self._fd)
-
-    def arrange(self, layout: dict[str, Any], ask: Callable[[dict[str, Any]], Any]) -> None:
-        """Tell the process where its inputs lie, unless it knows."""
-        if layout is not self._arranged:
-            ask({"do": "arrange", "form": layout["form"], "tensors": layout["tensors"]})
-            self._arranged = layout
-
-    def put(self, image: torch.Tensor) -> None:
-        """Write inputs."""
-        self.bytes[: image.numel()] = image
-
-    def inputs(self, layout: dict[str, Any]) -> list[torch.Tensor]:
-        """Copies of the inputs that lie there."""
-        return [_view(self.bytes.clone(), place) for place in layout["tensors"]]
-
-    def changed(self, image: torch.Tensor, layout: dict[str, Any]) -> list[int]:
-        """Numbers of the inputs that are not as they were written."""
-        if torch.equal(self.bytes[: image.numel()], image):
-            return []
-        spans = [slice(place["offset"], place["offset"] + place["bytes"]) for place in layout["tensors"]]
-        return [index for index, span in enumerate(spans) if not torch.equal(self.bytes[span], image[span])]
-
-    def owns(self, pointer: object) -> bool:
-        """Whether an address of the process lies in it."""
-        return isinstance(pointer, int) and self.address <= pointer < self.address + self.bytes.numel()
 
 
 class Reference:
@@ -140,7 +65,7 @@ class Reference:
         self._secret = secret
         self._cases: dict[Draw, Case | None] = {}
         self._start = start
-        self._baseline: _Baseline | str | None = None
+        self._baseline: Baseline | str | None = None
         self.process = start()
         try:
             self._load()
@@ -150,9 +75,8 @@ class Reference:
 
     def _load(self) -> None:
         settings = self.settings
-        load: dict[str, Any] = {"do": "load", "source": self.task.source, "entry": "Model"}
-        load |= {"init": None, "init_tensors": [], "seed": self.init_seed}
-        loaded = self._ask(load, settings.load_timeout_s)
+        unknown: dict[str, Any] = {"init": None, "init_tensors": [], "seed": self.init_seed}
+        loaded = self._ask(self._load_question | unknown, settings.load_timeout_s)
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": self.init_seed}
         sizes = [{}, *self._hidden_sizes()]
         layouts, images = [], []
@@ -168,7 +92,7 @@ class Reference:
             self.arena.arrange(layout, self._ask)
             self.arena.put(image)
             native = self._ask({"do": "run" if index else "trace"})
-            self.shapes.append(Shape(sizes[index], layout, normalised(native["done"]), native["tensors"]))
+            self.shapes.append(Shape(sizes[index], layout, wire.normalised(native["done"]), native["tensors"]))
             self._check_outputs(native["tensors"])
             if index == 0:
                 self._learn_habits(native, image)
@@ -201,7 +125,7 @@ class Reference:
         """Which input tensors differ from seed to seed. Where none does, all are shuffled: inputs must be fresh."""
         layout = self.shapes[0].layout
         second = self._image(layout, self._ask(self._question(Draw(1), {})))
-        spans = [slice(place["offset"], place["offset"] + place["bytes"]) for place in layout["tensors"]]
+        spans = [span_of(place) for place in layout["tensors"]]
         varying = [not torch.equal(first[span], second[span]) for span in spans]
         self.draws_nothing = not any(varying)
         return varying if any(varying) else [True] * len(varying)
@@ -231,14 +155,14 @@ class Reference:
         self.arena.arrange(shape.layout, self._ask)
         self.arena.put(image)
         native = self._ask({"do": "run"})
-        if normalised(native["done"]) != shape.form:
+        if wire.normalised(native["done"]) != shape.form:
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
-        outputs = [self._read(described) for described in native["tensors"]]
+        outputs = [self.process.tensor(described) for described in native["tensors"]]
         changed = self._expect_changes(image, shape)
         slack = self._slack(image, shape, outputs) if draw.distribution == "constant" else [0.0] * len(outputs)
         if self.settings.oracle == "float64":
             self.arena.put(image)
-            exact = [self._read(described) for described in self._ask({"do": "exact"})["tensors"]]
+            exact = [self.process.tensor(described) for described in self._ask({"do": "exact"})["tensors"]]
         else:
             exact = outputs
         scaled = self.settings.oracle == "float64" and draw.distribution not in _UNSCALED
@@ -268,11 +192,11 @@ class Reference:
         for place in shape.layout["tensors"]:
             dtype = wire.DTYPES[place["dtype"]]
             if dtype.is_floating_point and place["bytes"]:
-                flat = rounded[place["offset"] : place["offset"] + place["bytes"]].view(dtype)
+                flat = rounded[span_of(place)].view(dtype)
                 noise = torch.rand(flat.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
                 flat.copy_(flat.double() * (1 + _ULPS * torch.finfo(dtype).eps * noise))
         self.arena.put(rounded)
-        moved = [self._read(described) for described in self._ask({"do": "run"})["tensors"]]
+        moved = [self.process.tensor(described) for described in self._ask({"do": "run"})["tensors"]]
         distances = [(new.double() - old.double()).abs() for new, old in zip(moved, outputs, strict=True)]
         return [float(each.max()) if each.numel() and bool(each.isfinite().all()) else 0.0 for each in distances]
 
@@ -288,13 +212,13 @@ class Reference:
         for varies, place in zip(self.varying, shape.layout["tensors"], strict=True):
             if not varies or not place["bytes"]:
                 continue
-            flat = image[place["offset"] : place["offset"] + place["bytes"]].view(wire.DTYPES[place["dtype"]])
-            values = _view(image, place)
+            flat = image[span_of(place)].view(wire.DTYPES[place["dtype"]])
+            values = view(image, place)
             if draw.distribution == "task":
                 flat.copy_(distributions.shuffle(flat, generator))
                 changed = True
             elif (new := distributions.redraw(draw.distribution, values, generator)) is not None:
-                _write(values, new)
+                write(values, new)
                 changed = True
         return image if changed else None
 
@@ -312,12 +236,15 @@ class Reference:
         """Memory that the cases hold."""
         return sum(case.num_bytes for case in list(self._cases.values()) if case is not None)
 
-    def compiled(self) -> _Baseline | str:
+    def compiled(self) -> Baseline | str:
         """The reference under `torch.compile`, or why there is none. The caller holds `lock`."""
         if self._baseline is None:
+            case = self.case(Draw(0))
+            assert case is not None
+            parts = self._start(may_exec=True), self._cores, self.settings, self._load_question | self.init
             try:
-                self._baseline = _Baseline(self)
-            except _NoBaseline as error:
+                self._baseline = Baseline(self.task, *parts, self.arena_bytes, case)
+            except NoBaseline as error:
                 self._baseline = str(error)
         return self._baseline
 
@@ -327,16 +254,20 @@ class Reference:
         self.arena.put(case.image)
         try:
             reply, seconds = self.process.ask({"do": "run"}, self.settings.run_timeout_s)
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+        except ProcessFailure as error:
             raise self._broken(error) from None
-        _succeeded(reply)
+        self._succeeded(reply)
         return seconds
 
     def close(self) -> None:
         """End its processes."""
         self.process.close()
-        if isinstance(self._baseline, _Baseline):
+        if isinstance(self._baseline, Baseline):
             self._baseline.process.close()
+
+    @property
+    def _load_question(self) -> dict[str, Any]:
+        return {"do": "load", "source": self.task.source, "entry": "Model"}
 
     @property
     def init_seed(self) -> int:
@@ -382,16 +313,8 @@ class Reference:
             raise TaskError(f"task {self.task.id}: get_inputs() returns other shapes or dtypes from call to call")
         image = torch.zeros(layout["size"], dtype=torch.uint8)
         for item, place in zip(drawn["tensors"], layout["tensors"], strict=True):
-            image[place["offset"] : place["offset"] + place["bytes"]] = self._memory(item)
+            image[span_of(place)] = self.process.read(item["pointer"], place["bytes"])
         return image
-
-    def _memory(self, described: dict[str, Any]) -> torch.Tensor:
-        itemsize = wire.DTYPES[described["dtype"]].itemsize
-        span = wire.span_bytes(described["shape"], described["stride"], itemsize)
-        return self.process.read(described["pointer"], span)
-
-    def _read(self, described: dict[str, Any]) -> torch.Tensor:
-        return compare.as_output(self._memory(described), described)
 
     def _ask(self, message: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
         timeout = timeout or self.settings.run_timeout_s
@@ -400,75 +323,19 @@ class Reference:
                 reply, _ = self.process.ask(message, timeout)
             else:
                 reply = self._cores.next_message(self.process, self.process.post(message), timeout)
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
+        except ProcessFailure as error:
             raise self._broken(error) from None
+        return self._succeeded(reply)
+
+    def _succeeded(self, reply: dict[str, Any]) -> dict[str, Any]:
         if "failed" in reply:
             raise TaskError(f"task {self.task.id}: the reference failed: {reply['message']}")
         return reply
 
-    def _broken(self, error: Exception) -> TaskError:
-        reason = "took too long" if isinstance(error, ProcessTimeout) else str(error)
-        return TaskError(f"task {self.task.id}: the reference's process {reason}")
+    def _broken(self, error: ProcessFailure) -> TaskError:
+        return TaskError(f"task {self.task.id}: the reference's process {error}")
 
 
-class _NoBaseline(Exception):
-    """`torch.compile` cannot do it. The text says why."""
-
-
-class _Baseline:
-    """The reference under `torch.compile`, in a process of its own that may run the compiler.
-
-    Raises:
-        _NoBaseline: it does not compile, or its outputs are wrong.
-    """
-
-    def __init__(self, eager: Reference):
-        self.eager = eager
-        self.settings = eager.settings
-        self.process = eager._start(may_exec=True)
-        try:
-            load = {"do": "load", "source": eager.task.source, "entry": "Model", "compiled": True} | eager.init
-            self._ask(load, self.settings.load_timeout_s)
-            self.arena = Arena(eager.arena_bytes)
-            self.arena.attach(self.process, self.settings.load_timeout_s)
-            case = eager.case(Draw(0))
-            assert case is not None
-            self.arena.arrange(case.shape.layout, self._ask)
-            self.arena.put(case.image)
-            reply = self._ask({"do": "run"}, COMPILE_TIMEOUT_S)
-            for expected, described in zip(case.expected, reply["tensors"], strict=True):
-                itemsize = wire.DTYPES[described["dtype"]].itemsize
-                span = wire.span_bytes(described["shape"], described["stride"], itemsize)
-                if not expected.accepts(compare.as_output(self.process.read(described["pointer"], span), described)):
-                    raise _NoBaseline("torch.compile's outputs are wrong")
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
-            self.process.close()
-            raise _NoBaseline(
-                f"torch.compile {'took too long' if isinstance(error, ProcessTimeout) else error}"
-            ) from None
-        except BaseException:
-            self.process.close()
-            raise
-
-    def _ask(self, message: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
-        cores, timeout = self.eager._cores, timeout or self.settings.run_timeout_s
-        reply = cores.next_message(self.process, self.process.post(message), timeout)
-        if "failed" in reply:
-            raise _NoBaseline(f"torch.compile failed: {reply['message']}")
-        return reply
-
-    def time(self, case: Case) -> float:
-        """Time of one call on fresh inputs (in seconds). The caller holds the reference's `lock`."""
-        self.arena.put(case.image)
-        try:
-            reply, seconds = self.process.ask({"do": "run"}, self.settings.run_timeout_s)
-        except (ProcessDied, ProcessTimeout, ForgedMessage) as error:
-            raise self.eager._broken(error) from None
-        _succeeded(reply)
-        return seconds
-
-
-COMPILE_TIMEOUT_S = 180.0
 KERNELBENCH_SEED = 42
 
 
@@ -476,33 +343,3 @@ def _kernelbench_seed(index: int) -> int:
     """KernelBench's seed of trial `index`: the draws of a generator seeded with 42 (its `eval_kernel_against_ref`)."""
     generator = torch.Generator().manual_seed(KERNELBENCH_SEED)
     return int(torch.randint(0, 2**32 - 1, (index + 1,), generator=generator)[index])
-
-
-def _view(memory: torch.Tensor, place: dict[str, Any]) -> torch.Tensor:
-    """The input that lies at a place of an image."""
-    dtype = wire.DTYPES[place["dtype"]]
-    if not place["bytes"]:
-        return torch.empty(place["shape"], dtype=dtype)
-    flat = memory[place["offset"] : place["offset"] + place["bytes"]].view(dtype)
-    return flat.as_strided(place["shape"], place["stride"])
-
-
-def _write(values: torch.Tensor, new: torch.Tensor) -> None:
-    """Copy into a view of an image, in which expanded dimensions (stride 0) share their memory."""
-    shared = [slice(0, 1) if step == 0 else slice(None) for step in values.stride()]
-    values[tuple(shared)].copy_(new[tuple(shared)])
-
-
-def _succeeded(reply: dict[str, Any]) -> dict[str, Any]:
-    if "failed" in reply:
-        raise TaskError(f"the reference failed: {reply['message']}")
-    return reply
-
-
-def normalised(form: Any) -> Any:
-    """A tree's form in which a list and a tuple are the same."""
-    if isinstance(form, dict):
-        return {"tuple" if key == "list" else key: normalised(value) for key, value in form.items()}
-    if isinstance(form, list):
-        return [normalised(item) for item in form]
-    return form

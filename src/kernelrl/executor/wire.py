@@ -151,6 +151,15 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 
+def normalised(form: Any) -> Any:
+    """A tree's form in which a list and a tuple are the same."""
+    if isinstance(form, dict):
+        return {"tuple" if key == "list" else key: normalised(value) for key, value in form.items()}
+    if isinstance(form, list):
+        return [normalised(item) for item in form]
+    return form
+
+
 def span_bytes(shape: list[int], stride: list[int], itemsize: int) -> int:
     """Bytes from a tensor's first element to the end of its last, for non-negative strides; 0 for an empty tensor."""
     if 0 in shape:

@@ -1,0 +1,109 @@
+"""What the referee finds out about one candidate, and the verdict that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernelrl.executor.api import ExecutorSettings, Request
+from kernelrl.executor.builder import Built, shorten
+from kernelrl.stats import median_interval
+from kernelrl.verdict import Build, Conditions, GpuBuild, Speedup, Stage, Status, TrialError, Verdict, Violation
+
+
+@dataclass(frozen=True)
+class Call:
+    """Times of one turn on the same inputs (in seconds)."""
+
+    reference: float
+    candidate: float
+    compiled: float | None
+
+
+@dataclass
+class Findings:
+    """What becomes the verdict."""
+
+    stage: Stage = "none"
+    violations: list[Violation] = field(default_factory=list)
+    errors: list[TrialError] = field(default_factory=list)
+    trials: int = 0
+    builds: list[Built] = field(default_factory=list)
+    gpu_builds: list[GpuBuild] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    baseline: str = ""
+    conditions: Conditions | None = None
+    operators: dict[str, int] | None = None
+    coverage: float | None = None
+    log: str = ""
+
+    def speedup(self) -> Speedup:
+        """Of the calls timed so far, at least one."""
+        return _speedup([call.reference / call.candidate for call in self.calls])
+
+    def verdict(
+        self, request: Request, settings: ExecutorSettings, status: Status, feedback: str, seconds: float
+    ) -> Verdict:
+        """The verdict on these findings. Violations make it `illegal` whatever `status` says."""
+        if self.violations:
+            status = "illegal"
+            feedback += " " + "; ".join(
+                f"{item.rule}: {item.evidence}" + (f" (line {item.line})" if item.line else "")
+                for item in self.violations[:5]
+            )
+        speedup = speedup_compiled = reference_ms = candidate_ms = compiled_ms = None
+        if status == "correct" and self.calls:
+            speedup = self.speedup()
+            reference_ms = float(np.median([call.reference for call in self.calls])) * 1e3
+            candidate_ms = float(np.median([call.candidate for call in self.calls])) * 1e3
+            times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
+            feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
+            compiled = [(call.compiled, call.candidate) for call in self.calls if call.compiled is not None]
+            if compiled:
+                compiled_ms = float(np.median([theirs for theirs, _ in compiled])) * 1e3
+                speedup_compiled = _speedup([theirs / candidate for theirs, candidate in compiled])
+                feedback += f" Against torch.compile: {speedup_compiled.median:.2f}x."
+        elif status == "correct":
+            feedback = "Correct. Not timed."
+        build = None
+        if self.builds:
+            build = Build(
+                ok=all(built.ok for built in self.builds),
+                seconds=sum(built.seconds for built in self.builds),
+                cached=all(built.cached for built in self.builds),
+                units=len(self.builds),
+                log=shorten("\n".join(built.log for built in self.builds).strip()),
+            )
+        return Verdict(
+            task_id=request.task.id,
+            candidate=request.candidate.digest if request.candidate else None,
+            status=status,
+            stage=self.stage,
+            dialect=request.dialect,
+            device="cpu",
+            violations=tuple(self.violations),
+            errors=tuple(self.errors),
+            trials=self.trials,
+            reference_ms=reference_ms,
+            candidate_ms=candidate_ms,
+            speedup=speedup,
+            compiled_ms=compiled_ms,
+            speedup_compiled=speedup_compiled,
+            baseline=shorten(self.baseline),
+            conditions=self.conditions,
+            coverage=self.coverage,
+            operators=self.operators,
+            build=build,
+            gpu_builds=tuple(self.gpu_builds),
+            feedback=shorten(feedback.strip()),
+            log=self.log,
+            protocol=settings.protocol,
+            interpreted=request.dialect == "triton" and self.trials > 0,
+            seconds=seconds,
+        )
+
+
+def _speedup(ratios: list[float]) -> Speedup:
+    low, high = median_interval(ratios)
+    return Speedup(median=float(np.median(ratios)), low=low, high=high, pairs=len(ratios))
