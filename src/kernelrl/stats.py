@@ -1,7 +1,7 @@
 """Estimates and their intervals: bootstrap, exact median, pass@k, fast_p. NumPy only.
 
-Shapes: N values or samples, T tasks, R resamples. Intervals of ratios are percentile bootstrap intervals (Efron 1979) that depend
-on nothing but the values and the seed.
+Shapes: N values or samples, T tasks, R resamples. Intervals of ratios are percentile bootstrap intervals (Efron 1979)
+that depend on nothing but the values and the seed.
 """
 
 from __future__ import annotations

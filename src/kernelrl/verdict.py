@@ -77,6 +77,8 @@ class Conditions(_Frozen):
     """Runnable processes on the machine, mean over a minute (beside it, nothing of this executor runs)."""
     clock_mhz: float | None
     """Mean clock of the cores (in MHz); None: the machine does not say."""
+    overhead_ms: float
+    """Time of asking, already taken off the times; below a quarter of it no time is told from another."""
 
 
 class Build(_Frozen):

@@ -77,7 +77,8 @@ class Baseline:
         """Time of one call on fresh inputs of the shape that the task shows (in seconds)."""
         self._arena.put(case.image)
         try:
-            reply, seconds = self.process.ask({"do": "run"}, self._timeout)
+            with self.process.pinned():
+                reply, seconds = self.process.ask({"do": "run"}, self._timeout)
         except ProcessFailure as error:
             raise TaskError(f"task {self._task.id}: torch.compile {error}") from None
         if "failed" in reply:

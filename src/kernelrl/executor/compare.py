@@ -104,10 +104,11 @@ class Expected:
     def accepts(self, output: torch.Tensor) -> bool:
         """Whether every element lies within its bounds."""
         wide = output.to(self.low.dtype)
-        inside = (wide >= self.low) & (wide <= self.high)
-        if self.nan is not None:
-            inside |= self.nan & wide.isnan()
-        return bool(inside.all())
+        if not wide.is_floating_point():
+            return torch.equal(wide, self.low)
+        if self.nan is None:
+            return torch.equal(wide.clamp(self.low, self.high), wide)
+        return bool((((wide >= self.low) & (wide <= self.high)) | (self.nan & wide.isnan())).all())
 
     def mismatch(self, trial: int, inputs: str, output: torch.Tensor) -> TrialError:
         """How far an output that was not accepted is away."""

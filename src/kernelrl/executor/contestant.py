@@ -34,6 +34,8 @@ from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
 
 MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
+SPIN_COUNT = "1000"
+"""OpenMP's threads spin this long (some 30 µs) before they sleep: spinning ones are slow to stop, and in the way."""
 FOLDERS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")
 """Environment variables that name the scratch folder."""
 
@@ -60,13 +62,15 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
         _take_first_config()
-    os.environ["OMP_NUM_THREADS"] = str(spec["threads"])  # for OpenMP runtimes that the candidate brings along
+    # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
+    os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), SPIN_COUNT
     limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
     layers = confine(scratch, limits, may_exec=spec["may_exec"])
     torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
     os.chdir(scratch)
+    served = _Contestant(sock, scratch)
     wire.send(sock, {"ready": layers})
-    _Contestant(sock, scratch).serve()
+    served.serve()
 
 
 def _take_first_config() -> None:

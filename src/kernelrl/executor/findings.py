@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelrl.executor.api import ExecutorSettings, Request
 from kernelrl.executor.builder import Built, shorten
 from kernelrl.stats import median_interval
 from kernelrl.verdict import Build, Conditions, GpuBuild, Speedup, Stage, Status, TrialError, Verdict, Violation
 
+RESOLUTION = 0.25
+"""Share of the overhead below which no time is told from another."""
+
 
 @dataclass(frozen=True)
 class Call:
-    """Times of one turn on the same inputs (in seconds)."""
+    """Times of one turn on the same inputs, and of a question that asks nothing (in seconds)."""
+
+    overhead: float
 
     reference: float
     candidate: float
@@ -33,14 +39,30 @@ class Findings:
     gpu_builds: list[GpuBuild] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     baseline: str = ""
-    conditions: Conditions | None = None
+    load: float = 0.0
+    clock_mhz: float | None = None
     operators: dict[str, int] | None = None
     coverage: float | None = None
     log: str = ""
 
     def speedup(self) -> Speedup:
         """Of the calls timed so far, at least one."""
-        return _speedup([call.reference / call.candidate for call in self.calls])
+        return self._ratio([call.reference for call in self.calls])
+
+    @property
+    def overhead(self) -> float:
+        """What asking adds to every time: thawing, the way there and back, freezing (in seconds; median)."""
+        return float(np.median([call.overhead for call in self.calls]))
+
+    def _net(self, seconds: list[float]) -> NDArray[np.float64]:
+        """The program's own part of times."""
+        return np.maximum(np.array(seconds) - self.overhead, RESOLUTION * self.overhead)
+
+    def _ratio(self, baseline: list[float]) -> Speedup:
+        """Speedup over a baseline, timed in the same turns."""
+        ratios = self._net(baseline) / self._net([call.candidate for call in self.calls])
+        low, high = median_interval(ratios)
+        return Speedup(median=float(np.median(ratios)), low=low, high=high, pairs=len(ratios))
 
     def verdict(
         self, request: Request, settings: ExecutorSettings, status: Status, feedback: str, seconds: float
@@ -52,17 +74,24 @@ class Findings:
                 f"{item.rule}: {item.evidence}" + (f" (line {item.line})" if item.line else "")
                 for item in self.violations[:5]
             )
-        speedup = speedup_compiled = reference_ms = candidate_ms = compiled_ms = None
+        conditions = speedup = speedup_compiled = reference_ms = candidate_ms = compiled_ms = None
+        if self.calls:
+            conditions = Conditions(
+                cache=settings.cpu_cache,
+                load=self.load,
+                clock_mhz=self.clock_mhz,
+                overhead_ms=self.overhead * 1e3,
+            )
         if status == "correct" and self.calls:
             speedup = self.speedup()
-            reference_ms = float(np.median([call.reference for call in self.calls])) * 1e3
-            candidate_ms = float(np.median([call.candidate for call in self.calls])) * 1e3
+            reference_ms = float(np.median(self._net([call.reference for call in self.calls]))) * 1e3
+            candidate_ms = float(np.median(self._net([call.candidate for call in self.calls]))) * 1e3
             times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
             feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
-            compiled = [(call.compiled, call.candidate) for call in self.calls if call.compiled is not None]
+            compiled = [call.compiled for call in self.calls if call.compiled is not None]
             if compiled:
-                compiled_ms = float(np.median([theirs for theirs, _ in compiled])) * 1e3
-                speedup_compiled = _speedup([theirs / candidate for theirs, candidate in compiled])
+                compiled_ms = float(np.median(self._net(compiled))) * 1e3
+                speedup_compiled = self._ratio(compiled)
                 feedback += f" Against torch.compile: {speedup_compiled.median:.2f}x."
         elif status == "correct":
             feedback = "Correct. Not timed."
@@ -91,7 +120,7 @@ class Findings:
             compiled_ms=compiled_ms,
             speedup_compiled=speedup_compiled,
             baseline=shorten(self.baseline),
-            conditions=self.conditions,
+            conditions=conditions,
             coverage=self.coverage,
             operators=self.operators,
             build=build,
@@ -102,8 +131,3 @@ class Findings:
             interpreted=request.dialect == "triton" and self.trials > 0,
             seconds=seconds,
         )
-
-
-def _speedup(ratios: list[float]) -> Speedup:
-    low, high = median_interval(ratios)
-    return Speedup(median=float(np.median(ratios)), low=low, high=high, pairs=len(ratios))

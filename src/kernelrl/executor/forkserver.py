@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import os
 import select
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -27,19 +26,16 @@ def main(control: socket.socket) -> None:
     """
     tie_to_parent()
     _warm_up()
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_write, False)
-    signal.set_wakeup_fd(wake_write)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
     gc.collect()
     gc.freeze()
     wire.send(control, {"ready": True})
+    children: dict[Any, int] = {}  # pid by pidfd: SIGCHLD would wake this process whenever a child is stopped, too
     while True:
-        waiting: list[Any] = [control, wake_read]
-        readable, _, _ = select.select(waiting, [], [])
-        if wake_read in readable:
-            os.read(wake_read, 4096)
-            _reap(control)
+        readable, _, _ = select.select([control, *children], [], [])
+        for pidfd in children.keys() & set(readable):
+            pid = children.pop(pidfd)
+            os.close(pidfd)
+            wire.send(control, {"exited": pid, "status": os.waitpid(pid, 0)[1]})
         if control in readable:
             try:
                 request, fds = wire.receive(control, max_fds=2)
@@ -48,7 +44,8 @@ def main(control: socket.socket) -> None:
             token = request.pop("spawn")
             pid = os.fork()
             if pid == 0:
-                _become(control, request, fds)
+                _become(request, fds)
+            children[os.pidfd_open(pid)] = pid
             for fd in fds:
                 os.close(fd)
             wire.send(control, {"spawned": token, "pid": pid})
@@ -60,27 +57,15 @@ def _warm_up() -> None:
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"
     import triton.language  # noqa: F401
+    import tvm_ffi.cpp  # noqa: F401
 
     with contestant.OperatorRecord():  # its first use imports much
         torch.empty(1).view(1)
 
 
-def _reap(control: socket.socket) -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        wire.send(control, {"exited": pid, "status": status})
-
-
-def _become(control: socket.socket, request: dict[str, Any], fds: list[int]) -> None:
+def _become(request: dict[str, Any], fds: list[int]) -> None:
     """Turn this fresh child into what was asked for."""
     try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         gc.enable()
         match request.pop("kind"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import secrets
 import select
@@ -19,7 +20,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -259,6 +261,26 @@ class Process:
         if self._frozen:
             self._signal(signal.SIGCONT)
             self._frozen = False
+
+    @contextmanager
+    def pinned(self) -> Iterator[None]:
+        """Keep its first thread on the first core and the others on the other ones.
+
+        Left alone, the scheduler now and then runs two that work together on one core, for as long as a judgement
+        takes: the same program is then several times slower, or faster, than itself.
+        """
+        cores = sorted(os.sched_getaffinity(0))
+        threads = sorted(int(name) for name in os.listdir(f"/proc/{self.pid}/task"))
+        places = itertools.chain(cores[:1], itertools.cycle(cores[1:] or cores))
+        try:
+            for thread, core in zip(threads, places, strict=False):
+                with contextlib.suppress(OSError):
+                    os.sched_setaffinity(thread, {core})
+            yield
+        finally:
+            for thread in threads:
+                with contextlib.suppress(OSError):
+                    os.sched_setaffinity(thread, cores)
 
     def read(self, pointer: int, num_bytes: int) -> torch.Tensor:
         """Copy of `num_bytes` of its memory, as uint8.

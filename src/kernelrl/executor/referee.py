@@ -25,7 +25,7 @@ from kernelrl.executor.findings import Call, Findings
 from kernelrl.executor.operators import library_operators
 from kernelrl.executor.process import ForgedMessage, Process, ProcessFailure, ProcessTimeout
 from kernelrl.executor.reference import Draw, Reference
-from kernelrl.verdict import Conditions, GpuBuild, Status, TrialError, Verdict, Violation
+from kernelrl.verdict import GpuBuild, Status, TrialError, Verdict, Violation
 
 RECORDED_ONE_IN = 8
 """Share of timed calls before which a call is recorded instead, chosen at random."""
@@ -80,7 +80,7 @@ def judge(
             interpreted = request.dialect == "triton" and not torch.cuda.is_available()
             if settings.timing and not interpreted:
                 contestant.prepare_timing()
-                with ours.lock, cores.measuring(), ours.alone():
+                with ours.lock, cores.measuring(), ours.alone(), process.pinned():
                     contestant.time_pairs()
             contestant.check_state()
         finally:
@@ -288,7 +288,7 @@ class _Contestant:
         compiled = self.ours.compiled() if settings.compile_baseline else ""
         recorded = {secrets.randbelow(settings.min_pairs)}
         recorded |= {turn for turn in range(settings.max_pairs) if secrets.randbelow(RECORDED_ONE_IN) == 0}
-        found.conditions = Conditions(cache=settings.cpu_cache, load=os.getloadavg()[0], clock_mhz=machine.clock_mhz())
+        found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
         for turn in range(settings.max_pairs):
             case = self.ours.case(Draw(settings.trials + turn))
             assert case is not None
@@ -305,7 +305,8 @@ class _Contestant:
                     if not isinstance(compiled, str):
                         machine.settle_caches(settings.cpu_cache)
                         times["compiled"] = compiled.time(case)
-            found.calls.append(Call(times["reference"], times["candidate"], times.get("compiled")))
+            overhead = self.ours.time_nothing()
+            found.calls.append(Call(overhead, times["reference"], times["candidate"], times.get("compiled")))
             if turn + 1 >= settings.min_pairs:
                 speedup = found.speedup()
                 narrow = speedup.high - speedup.low < settings.target_width * speedup.median

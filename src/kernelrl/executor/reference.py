@@ -224,10 +224,11 @@ class Reference:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """For a caller that has the cores to itself: the reference need not wait for them."""
+        """For a caller that has the cores to itself: the reference need not wait for them, and is pinned to them."""
         self._alone = True
         try:
-            yield
+            with self.process.pinned():
+                yield
         finally:
             self._alone = False
 
@@ -252,8 +253,15 @@ class Reference:
         """Time of one reference call on fresh inputs (in seconds). The caller holds `lock`."""
         self.arena.arrange(case.shape.layout, self._ask)
         self.arena.put(case.image)
+        return self._time({"do": "run"})
+
+    def time_nothing(self) -> float:
+        """Time of a question that asks nothing (in seconds). The caller holds `lock`."""
+        return self._time({"do": "null"})
+
+    def _time(self, question: dict[str, Any]) -> float:
         try:
-            reply, seconds = self.process.ask({"do": "run"}, self.settings.run_timeout_s)
+            reply, seconds = self.process.ask(question, self.settings.run_timeout_s)
         except ProcessFailure as error:
             raise self._broken(error) from None
         self._succeeded(reply)

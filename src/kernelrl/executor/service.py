@@ -29,7 +29,7 @@ import psutil
 import torch
 
 from kernelrl.errors import InfrastructureError, TaskError
-from kernelrl.executor import machine, sandbox, wire
+from kernelrl.executor import contestant, machine, sandbox, wire
 from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request
 from kernelrl.executor.builder import KILLED, Builder
 from kernelrl.executor.cores import Cores
@@ -152,6 +152,7 @@ class Service:
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "OMP_NUM_THREADS": str(self.threads),
+            "GOMP_SPINCOUNT": contestant.SPIN_COUNT,
             "LC_ALL": "C.UTF-8",
         }
         environment |= {"TRITON_DEFAULT_FP_FUSION": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -269,7 +270,7 @@ def main(client: socket.socket) -> None:
     """Serve one client until it hangs up."""
     first, _ = wire.receive(client)
     settings = ExecutorSettings.model_validate(first["settings"])
-    torch.set_num_threads(settings.threads or len(os.sched_getaffinity(0)))
+    torch.set_num_threads(1)  # each judge compares on a core of its own
     try:
         service = Service(settings)
     except InfrastructureError as error:
