@@ -204,6 +204,7 @@ def _cpu_of_children(executor: Executor) -> float:
 
 def _idle_workers(executor: Executor) -> float:
     """Proportional memory of the forkserver and the references that wait beside it, each (in MiB)."""
+    time.sleep(2.0)  # until the last candidates' processes are gone
     processes = _tree(executor)[1:]
     return sum(process.memory_full_info().pss for process in processes) / len(processes) / (1 << 20)
 

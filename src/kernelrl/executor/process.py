@@ -254,6 +254,7 @@ class Process:
                 return
             if state in (b"Z", b"X"):
                 raise self._death()
+            os.sched_yield()  # to a thread that has yet to stop on this core
         raise InfrastructureError(f"process {self.pid} could not be stopped")
 
     def thaw(self) -> None:
