@@ -5,7 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP_ARGS ?=
 
-.PHONY: help setup demo test test-slow lint clean
+.PHONY: help setup demo test test-slow lint gpu-check gpu-wheels clean
+GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -32,6 +33,14 @@ lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+gpu-check: ## try the executor on this machine's GPU, in the environment of `python3` (exit 3: there is none)
+	@python3 -c 'import tvm_ffi, landlock, diskcache, psutil, pydantic, rich' 2>/dev/null \
+		|| python3 -m pip install --quiet --no-index --find-links .gpu-wheels $(GPU_NEEDS)
+	@PYTHONPATH=src python3 benchmarks/gpu_check.py
+
+gpu-wheels: ## fetch into .gpu-wheels what gpu-check needs beside torch and triton, for a machine without a network
+	python3 -m pip download --quiet --dest .gpu-wheels --only-binary :all: --python-version 3.12 $(GPU_NEEDS)
 
 clean: ## remove .venv and what the tools left; outputs/ stays
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache dist build

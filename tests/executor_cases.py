@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 TASKS = {path.stem: Task.from_file(path) for path in sorted((HERE / "tasks").glob("*.py"))}
 EXPLOITS = sorted((HERE / "exploits").glob("*.py"))
 HONEST = sorted((HERE / "honest").glob("*.py"))
+GPU = sorted((HERE / "gpu").glob("*/*.py"))
 FAST = {"trials": 4, "min_pairs": 7, "max_pairs": 7, "run_timeout_s": 5.0, "memory_mb": 2048}
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from executor_cases import FAST, judge
+from executor_cases import FAST, GPU, HERE, from_file, judge
 from kernelrl import dialects
 from kernelrl.executor import Executor, make_executor
+from kernelrl.executor.builder import Builder
+from kernelrl.executor.cores import Cores
 from kernelrl.executor.cubin import kernels_only
+from kernelrl.executor.process import ForkServer
 
 TASK = dialects.EXAMPLE_TASK.replace("1024, 1024", "16, 256")
 TRITON = dialects.get("triton").example
@@ -77,3 +84,42 @@ def test_a_cuda_kernel_that_does_not_compile_shows_the_compilers_words(executor:
 def test_cheats_in_cuda_are_named(executor: Executor, change: tuple[str, str], rule: str) -> None:
     verdict = judge(executor, CUDA.replace(*change), TASK, "cuda")
     assert verdict.status == "illegal" and rule in {violation.rule for violation in verdict.violations}
+
+
+@needs_nvcc
+@pytest.mark.slow
+def test_what_the_gpu_check_tries_is_as_it_says_as_far_as_a_cpu_can_tell(executor_cache: Path) -> None:
+    settings = {**FAST, "cache_dir": str(executor_cache), "gpu_arch": "sm_90", "build_timeout_s": 180.0}
+    with make_executor(settings) as engine:
+        verdicts = dict(zip(GPU, engine.evaluate([from_file(path) for path in GPU]), strict=True))
+    for path, verdict in verdicts.items():
+        honest = "honest" in path.parts
+        assert verdict.status in ("correct", "not_run") if honest else verdict.status in ("illegal", "not_run"), path
+        assert not (honest and verdict.violations), verdict.violations
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("name", "foul"),
+    [
+        ("honest/cuda_softmax_shared", []),
+        ("exploits/own_stream_native", ["cudaStreamCreateWithFlags"]),
+        ("exploits/host_callback", ["cudaLaunchHostFunc"]),
+    ],
+)
+def test_a_cuda_module_launches_and_does_nothing_else(tmp_path: Path, name: str, foul: list[str]) -> None:
+    tree = ast.parse((HERE / f"gpu/{name}.py").read_text())
+    source = next(node.value.value for node in tree.body if isinstance(node, ast.Assign) and "SOURCE" in ast.dump(node))
+    unit = {"loader": "tvm_ffi", "name": "m", "cpp": [], "cuda": [source], "functions": []}
+    (tmp_path / "scratch").mkdir()
+    forkserver = ForkServer({"PATH": os.environ["PATH"], "TRITON_INTERPRET": "1"}, on_death=lambda: None)
+    built = Builder(tmp_path, tmp_path / "scratch", forkserver, Cores(1), 180.0, gpu_arch="sm_90").build(unit)
+    assert built.ok and built.path is not None, built.log
+    assert [evidence for _, evidence in built.foul] == foul
+
+
+def test_the_gpu_check_says_that_there_is_no_gpu() -> None:
+    script = HERE.parent / "benchmarks" / "gpu_check.py"
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert result.returncode == 3
+    assert "no CUDA device" in result.stdout

@@ -142,11 +142,11 @@ def test_the_library_is_seen_whenever_it_works(executor: Executor) -> None:
 
 def test_a_modules_symbols_show_whom_it_calls() -> None:
     foul = ["cblas_sgemm", "SGEMM", "dlsym@GLIBC_2.34", "fork", "chmod", "std::thread::_M_start_thread()"]
-    assert symbols.foreign(foul, "tvm_ffi") == [symbol.partition("@")[0] for symbol in foul]
+    assert symbols.foreign(foul, "tvm_ffi", cuda=False) == [symbol.partition("@")[0] for symbol in foul]
     known = ["GOMP_parallel@GOMP_4.0", "expf@GLIBC_2.27", "memcpy@GLIBC_2.14", "operator new(unsigned long)"]
-    assert not symbols.foreign(known, "tvm_ffi")
+    assert not symbols.foreign(known, "tvm_ffi", cuda=False)
     operators = ["at::_ops::mm::call(at::Tensor const&)", "at::_ops::empty_like::call(at::Tensor const&)"]
-    assert symbols.foreign(operators, "torch") == operators[:1]
+    assert symbols.foreign(operators, "torch", cuda=False) == operators[:1]
 
 
 def test_a_pasted_name_does_not_hide_a_call(executor_cache: Path) -> None:
@@ -237,7 +237,7 @@ def test_small_outputs_need_small_errors(executor: Executor) -> None:
 @pytest.mark.parametrize("size", [1e-25, 1e-12, 1.0])
 def test_however_small_an_output_is_its_last_digits_are_free(size: float) -> None:
     exact = size * torch.linspace(1.0, 2.0, 64, dtype=torch.float64)
-    described = {"dtype": "torch.float32", "shape": [64], "stride": [1]}
+    described = {"dtype": "torch.float32", "shape": [64], "stride": [1], "device": "cpu"}
     expected = Expected.around(exact, exact.float(), described, Task(id="t", source=REFERENCE), scaled=True)
     assert expected.accepts((exact * (1 + 1e-5)).float())
     assert not expected.accepts((exact * (1 + 1e-3)).float())

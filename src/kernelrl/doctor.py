@@ -76,7 +76,15 @@ def examine() -> list[Finding]:
     # the sandbox comes first: its children are forked before torch has started threads
     sandbox = list(_sandbox())
     machine, libraries, compilers = list(_machine()), list(_libraries()), list(_compilers())
-    return [*machine, *libraries, *compilers, *sandbox, *_dialects(compilers), *_trackers(), *_cluster()]
+    return [
+        *machine,
+        *libraries,
+        *compilers,
+        *sandbox,
+        *_dialects(compilers, _gpu().state == "ok"),
+        *_trackers(),
+        *_cluster(),
+    ]
 
 
 def _sandbox() -> Iterator[Finding]:
@@ -258,7 +266,7 @@ def _program(name: str, version: str | None, install: str) -> Finding:
     return Finding("compilers", name, "ok", version)
 
 
-def _dialects(compilers: list[Finding]) -> Iterator[Finding]:
+def _dialects(compilers: list[Finding], gpu: bool) -> Iterator[Finding]:
     working = {finding.name for finding in compilers if finding.state == "ok"}
     for name in dialects.names():
         if name == "cpp":
@@ -269,9 +277,13 @@ def _dialects(compilers: list[Finding]) -> Iterator[Finding]:
             )
         elif name == "triton" and find_spec("triton") is None:
             yield Finding("dialects", name, "missing", "needs triton", "pip install triton")
+        elif name == "triton" and gpu:
+            yield Finding("dialects", name, "ok", "compiled, run and timed on the GPU")
         elif name == "triton":
             detail = "run in Triton's interpreter, not timed; compiled for a named GPU (executor.gpu_arch)"
             yield Finding("dialects", name, "limited", detail)
+        elif name == "cuda" and gpu and "nvcc" in working:
+            yield Finding("dialects", name, "ok", "compiled, run and timed on the GPU")
         elif name == "cuda":
             works = "nvcc" in working
             detail = "compiled for a named GPU (executor.gpu_arch), not run" if works else "needs nvcc"

@@ -48,13 +48,19 @@ class Case:
 
 
 class Arena:
-    """Memory shared with one process, through which inputs reach it. Written only while that process is frozen."""
+    """Memory shared with one process, through which inputs reach it. Written only while that process is frozen.
 
-    def __init__(self, num_bytes: int):
+    Args:
+        num_bytes: its size.
+        on_gpu: the process brings what lies there to its device before each call.
+    """
+
+    def __init__(self, num_bytes: int, on_gpu: bool):
         self._fd = os.memfd_create("kernelrl-inputs")
         os.ftruncate(self._fd, num_bytes)
         self._map = mmap.mmap(self._fd, num_bytes)
         self._arranged: dict[str, Any] | None = None
+        self._on_gpu = on_gpu
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
         self.address = 0
 
@@ -72,9 +78,15 @@ class Arena:
             ask({"do": "arrange", "form": layout["form"], "tensors": layout["tensors"]})
             self._arranged = layout
 
-    def put(self, image: torch.Tensor) -> None:
+    def put(self, image: torch.Tensor, ask: Callable[[dict[str, Any]], Any]) -> None:
         """Write inputs."""
         self.bytes[: image.numel()] = image
+        if self._on_gpu:
+            ask({"do": "stage"})
+
+    def outputs(self, reply: dict[str, Any], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+        """Descriptions of the last call's outputs where they can be read, and the inputs as the call has left them."""
+        return ask({"do": "fetch"}).get("tensors") if self._on_gpu else reply.get("tensors")
 
     def inputs(self, layout: dict[str, Any]) -> list[torch.Tensor]:
         """Copies of the inputs that lie there."""

@@ -48,13 +48,17 @@ class Baseline:
         self._task = task
         self._cores = cores
         self._timeout = settings.run_timeout_s
-        self._arena = Arena(arena_bytes)
+        self._arena = Arena(arena_bytes, settings.device == "cuda")
         try:
             self._ask(load | {"compiled": True}, settings.load_timeout_s)
             self._arena.attach(process, settings.load_timeout_s)
-            self._arena.arrange(case.shape.layout, lambda message: self._ask(message, self._timeout))
-            self._arena.put(case.image)
-            outputs = self._ask({"do": "run"}, COMPILE_TIMEOUT_S)["tensors"]
+
+            def ask(message: dict[str, Any]) -> dict[str, Any]:
+                return self._ask(message, self._timeout)
+
+            self._arena.arrange(case.shape.layout, ask)
+            self._arena.put(case.image, ask)
+            outputs = self._arena.outputs(self._ask({"do": "run"}, COMPILE_TIMEOUT_S), ask)
             if not all(
                 expected.accepts(process.tensor(described))
                 for expected, described in zip(case.expected, outputs, strict=True)
@@ -75,9 +79,9 @@ class Baseline:
 
     def time(self, case: Case) -> float:
         """Time of one call on fresh inputs of the shape that the task shows (in seconds)."""
-        self._arena.put(case.image)
         try:
             with self.process.pinned():
+                self._arena.put(case.image, lambda message: self.process.ask(message, self._timeout)[0])
                 reply, seconds = self.process.ask({"do": "run"}, self._timeout)
         except ProcessFailure as error:
             raise TaskError(f"task {self._task.id}: torch.compile {error}") from None

@@ -111,9 +111,19 @@ class Builder:
         forkserver: forks the confined compilers.
         cores: says when a compiler may run.
         timeout: time for one build (in seconds).
+        gpu_arch: of the device that is here, for which CUDA sources are built.
     """
 
-    def __init__(self, cache: Path, scratch: Path, forkserver: ForkServer, cores: Cores, timeout: float):
+    def __init__(
+        self,
+        cache: Path,
+        scratch: Path,
+        forkserver: ForkServer,
+        cores: Cores,
+        timeout: float,
+        gpu_arch: str | None = None,
+    ):
+        self._arch = gpu_arch
         self._cache = cache
         self._scratch = scratch
         self._forkserver = forkserver
@@ -128,20 +138,25 @@ class Builder:
             BadUnit: the unit uses a compiler flag, a loader or a language that is not allowed.
         """
         source, flags, link = _translate(unit)
-        key = _digest(
-            source, flags, link, machine.compiler(), tvm_ffi.__version__, cpp_extension.TORCH_LIB_PATH, BUILD_FORMAT
-        )
+        compiler, name = ["g++"], "main.cpp"
+        if unit.get("cuda"):
+            assert self._arch is not None
+            source, flags = _translate_cuda(unit, self._arch)
+            compiler, name = ["nvcc", "-cudart", "shared"], "main.cu"
+        versions = machine.compiler(), tvm_ffi.__version__, cpp_extension.TORCH_LIB_PATH
+        key = _digest(source, compiler, flags, link, versions, BUILD_FORMAT)
         folder = self._cache / "build" / key[:2] / key
         with self._locks[key]:
             if (folder / "build.json").exists():
                 return self._load(folder, cached=True)
-            tuning = tuple(flag for flag in PRECOMPILED_TUNING if flag in flags)
-            include = f'#include "{self._precompiled(unit["loader"], tuning)}"\n'
-            with tempfile.TemporaryDirectory(dir=self._scratch) as name:
-                work = Path(name) / "unit"
+            if name == "main.cpp":
+                tuning = tuple(flag for flag in PRECOMPILED_TUNING if flag in flags)
+                source = f'#include "{self._precompiled(unit["loader"], tuning)}"\n#line 1 "kernel.cpp"\n{source}'
+            with tempfile.TemporaryDirectory(dir=self._scratch) as temporary:
+                work = Path(temporary) / "unit"
                 work.mkdir()
-                (work / "main.cpp").write_text(f'{include}#line 1 "kernel.cpp"\n{source}', encoding="utf-8")
-                command = ["sh", "-c", BUILD_AND_LOOK, "g++", *flags, "-shared", "main.cpp", "-o", "module.so", *link]
+                (work / name).write_text(source, encoding="utf-8")
+                command = ["sh", "-c", BUILD_AND_LOOK, *compiler, *flags, "-shared", name, "-o", "module.so", *link]
                 ok, log, seconds = self._compile(command, work)
                 if KILLED in log:  # by a machine short of memory, perhaps: the second time tells
                     ok, log, seconds = self._compile(command, work)
@@ -151,20 +166,23 @@ class Builder:
                     return Built(False, None, log, seconds, cached=False)
                 result = {"ok": ok, "log": log, "seconds": seconds, "foul": foul}
                 (work / "build.json").write_text(json.dumps(result))
-                (work / "main.cpp").unlink()
+                (work / name).unlink()
                 _publish(work, folder)
             return self._load(folder, cached=False)
 
     def _find_foul(self, unit: dict[str, Any], flags: list[str], work: Path) -> list[tuple[str, str]]:
         """What the preprocessor makes of the candidate's text, and what its module wants from other libraries."""
-        source = "\n".join(str(text) for text in unit["cpp"])
+        source = "\n".join(str(text) for text in (*unit["cpp"], *unit.get("cuda", ())))
         foul = [("forbidden_include", include) for include in cpp.foul_includes(source)]
         words = cpp.foul_words(source)
         if "define" in source or any(flag.startswith("-D") for flag in flags):
             words += cpp.foul_words(self._preprocessed(source, flags, work))
         foul += [("forbidden_cpp", word) for word in sorted(set(words))]
         wanted = [line.strip().partition(" ")[2] for line in _take(work / "symbols").splitlines()]
-        foul += [("library_symbol", symbol) for symbol in symbols.foreign(wanted, unit["loader"])]
+        foul += [
+            ("library_symbol", symbol)
+            for symbol in symbols.foreign(wanted, unit["loader"], cuda=bool(unit.get("cuda")))
+        ]
         taken = symbols.foreign_addresses(_take(work / "relocations"))
         return [*foul, *(("library_symbol", f"the address of {name}") for name in taken)]
 
@@ -172,7 +190,7 @@ class Builder:
         """The text with its own macros and those of the flags expanded, without what it includes."""
         blank = "\n".join("" if "include" in line and "#" in line else line for line in source.splitlines())
         (work / "blank.cpp").write_text(blank, encoding="utf-8")
-        own_flags = [flag for flag in flags if not flag.startswith("-I")]
+        own_flags = [flag for flag in flags if flag.startswith(("-D", "-std", "-f", "-m"))]
         _, text, _ = self._compile(["g++", *own_flags, "-E", "-P", "blank.cpp"], work, shortened=False)
         (work / "blank.cpp").unlink()
         return text
@@ -207,16 +225,10 @@ class Builder:
         Raises:
             BadUnit: as `build`.
         """
-        source, _, _ = _translate(unit)
-        given = [str(flag) for flag in unit.get("cuda_cflags", ())]
-        for flag in given:
-            if not ALLOWED_CUDA_FLAG.fullmatch(flag):
-                raise BadUnit("build_flag", flag[:100])
-        cuda = "\n".join(str(text) for text in unit["cuda"])
-        flags = [*CUDA_FLAGS, f"-arch={arch}", *_includes(unit["loader"]), *given]
+        source, flags = _translate_cuda(unit, arch)
         with tempfile.TemporaryDirectory(dir=self._scratch) as name:
             work = Path(name)
-            (work / "main.cu").write_text(f'{HEADERS[unit["loader"]]}\n#line 1 "kernel.cu"\n{cuda}\n{source}')
+            (work / "main.cu").write_text(source, encoding="utf-8")
             ok, log, _ = self._compile(["nvcc", *flags, "-c", "main.cu", "-o", "main.o"], work, shortened=False)
         kernels = [
             {"kernel": kernel, "arch": arch, "ok": True, "registers": int(registers)}
@@ -342,6 +354,18 @@ def _translate(unit: dict[str, Any]) -> tuple[str, list[str], list[str]]:
     libraries += ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
     own_name = f'#define TORCH_EXTENSION_NAME {name}\n#line 1 "kernel.cpp"\n'
     return f"{own_name}{source}\n{module}", flags, [*libraries, *link]
+
+
+def _translate_cuda(unit: dict[str, Any], arch: str) -> tuple[str, list[str]]:
+    """Source text and nvcc's flags of a unit with CUDA sources, all checked."""
+    source, _, _ = _translate(unit)
+    given = [str(flag) for flag in unit.get("cuda_cflags", ())]
+    for flag in given:
+        if not ALLOWED_CUDA_FLAG.fullmatch(flag):
+            raise BadUnit("build_flag", flag[:100])
+    cuda = "\n".join(str(text) for text in unit["cuda"])
+    text = f'{HEADERS[unit["loader"]]}\n#line 1 "kernel.cu"\n{cuda}\n{source}'
+    return text, [*CUDA_FLAGS, f"-arch={arch}", *_includes(unit["loader"]), *given]
 
 
 def _includes(loader: str) -> list[str]:

@@ -31,6 +31,7 @@ class Expected:
     dtype: str
     shape: list[int]
     stride: list[int]
+    device: str
     low: torch.Tensor
     high: torch.Tensor
     nan: torch.Tensor | None
@@ -70,7 +71,7 @@ class Expected:
         default = DEFAULT_TOLERANCE.get(described["dtype"], 0.0)
         atol = default if task.atol is None else task.atol
         rtol = default if task.rtol is None else task.rtol
-        form = described["dtype"], described["shape"], described["stride"]
+        form = described["dtype"], described["shape"], described["stride"], described["device"]
         if not exact.is_floating_point():
             return cls(*form, low=exact, high=exact, nan=None, reliable=torch.equal(exact, native))
         error = (native.to(torch.float64) - exact).abs()
@@ -157,8 +158,8 @@ def form_error(trial: int, inputs: str, index: int, expected: Expected, describe
 
     if described.get("type") not in ("Tensor", "Parameter"):
         return error("type", described.get("type"), "a plain torch.Tensor")
-    if described.get("device") != "cpu":
-        return error("device", described.get("device"), "cpu")
+    if described.get("device") != expected.device:
+        return error("device", described.get("device"), expected.device)
     if dtype != expected.dtype:
         return error("dtype", dtype, expected.dtype)
     if shape != expected.shape:

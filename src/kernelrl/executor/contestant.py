@@ -30,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor import wire
 from kernelrl.executor.cubin import recorded_launches
+from kernelrl.executor.gpu import Gpu, library_share
 from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
 
 MODULE_NAME = "kernel_module"
@@ -54,29 +55,32 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
     Args:
         sock: the referee's end is the only thing that this process is connected to.
         log: file that takes standard output and standard error.
-        spec: `scratch` (folder), `memory_bytes`, `file_bytes`, `threads`, and `may_exec` for trusted text that needs
-            the compiler.
+        spec: `scratch` (folder), `memory_bytes`, `file_bytes`, `threads`, `device` (`cpu` or `cuda`), `may_exec` for
+            what needs a compiler, as Triton does on a GPU, and `filtered` unless it is trusted text (see `confine`).
     """
     tie_to_parent()
     sock_fd = _keep_only(sock, log)
     sock = socket.socket(fileno=sock_fd)
     scratch = Path(spec["scratch"])
-    path = os.environ.get("PATH", os.defpath)
+    path, cuda = os.environ.get("PATH", os.defpath), spec["device"] == "cuda"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ.clear()
     os.environ.update({name: str(scratch) for name in FOLDERS})
     tempfile.tempdir = str(scratch)  # the forkserver may have looked for one already
     if spec["may_exec"]:
         os.environ["PATH"] = path
-    if not torch.cuda.is_available():
+    if cuda and visible is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    elif not cuda:
         os.environ["TRITON_INTERPRET"] = "1"
         _take_first_config()
     # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
     os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), SPIN_COUNT
     limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
-    layers = confine(scratch, limits, may_exec=spec["may_exec"])
+    layers = confine(scratch, limits, may_exec=spec["may_exec"], filtered=spec["filtered"], cuda=cuda)
     torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
     os.chdir(scratch)
-    served = _Contestant(sock, scratch)
+    served = _Contestant(sock, scratch, Gpu() if cuda else None)
     served.rehearse()
     wire.send(sock, {"ready": layers})
     served.serve()
@@ -106,9 +110,10 @@ def _keep_only(sock: socket.socket, log: int) -> int:
 
 
 class _Contestant:
-    def __init__(self, sock: socket.socket, scratch: Path):
+    def __init__(self, sock: socket.socket, scratch: Path, gpu: Gpu | None):
         self.sock = sock
         self.scratch = scratch
+        self.gpu = gpu
         self.num_builds = 0
         self.held: list[
             list[torch.Tensor]
@@ -159,6 +164,8 @@ class _Contestant:
             arguments = wire.unflatten(init, [_tensor_of(item) for item in init_tensors])
         torch.manual_seed(seed)
         self.model = getattr(self.module, entry)(*arguments)
+        if self.gpu is not None:
+            self.model = self.model.to(self.gpu.device)
         if compiled:
             self.model = torch.compile(self.model)
         tensors: list[torch.Tensor] = []
@@ -170,7 +177,11 @@ class _Contestant:
         """Map the memory through which inputs arrive."""
         self.arena = mmap.mmap(fd, size)
         os.close(fd)
-        return {"attached": torch.frombuffer(self.arena, dtype=torch.uint8).data_ptr()}
+        self.host = self.inputs = torch.frombuffer(self.arena, dtype=torch.uint8)
+        if self.gpu is not None:
+            self.gpu.attach(self.host)
+            self.inputs = self.gpu.inputs
+        return {"attached": self.inputs.data_ptr()}
 
     def do_arrange(self, form: Any, tensors: list[dict[str, Any]]) -> dict[str, Any]:
         """Make the arguments of `forward` from views of that memory."""
@@ -178,29 +189,58 @@ class _Contestant:
         for item in tensors:
             dtype = wire.DTYPES[item["dtype"]]
             count = item["bytes"] // dtype.itemsize
-            if count:
+            if not count:
+                views.append(torch.empty(item["shape"], dtype=dtype, device=self.inputs.device))
+            elif self.gpu is None:
                 flat = torch.frombuffer(self.arena, dtype=dtype, count=count, offset=item["offset"])
                 views.append(flat.as_strided(item["shape"], item["stride"]))
             else:
-                views.append(torch.empty(item["shape"], dtype=dtype))
+                flat = self.inputs[item["offset"] : item["offset"] + item["bytes"]].view(dtype)
+                views.append(flat.as_strided(item["shape"], item["stride"], flat.storage_offset()))
         self.args = wire.unflatten(form, views)
         return {"arranged": True}
 
     def do_run(self) -> dict[str, Any]:
-        """Call `forward` on the inputs in the arena."""
-        return self._report(self.model(*self.args))
+        """Call `forward` on the inputs."""
+        outputs = self.model(*self.args)
+        if self.gpu is not None:
+            self.gpu.finish()
+        return self._report(outputs)
 
-    def do_trace(self) -> dict[str, Any]:
-        """Call `forward` once and record library operators, their share of the time, and Triton's launches."""
+    def do_stage(self) -> dict[str, Any]:
+        """Bring the inputs in the arena to the device."""
+        assert self.gpu is not None
+        self.gpu.stage(self.host)
+        return {"staged": True}
+
+    def do_fetch(self) -> dict[str, Any]:
+        """Bring the last call's outputs to the host, and the inputs back to the arena."""
+        assert self.gpu is not None
+        return {"tensors": [wire.describe(tensor) for tensor in self.gpu.fetch(self.host, self.held[-1])]}
+
+    def do_trace(self, profiled: bool = False) -> dict[str, Any]:
+        """Call `forward` once and record library operators, their share of the time, and Triton's launches.
+
+        On a GPU the share is measured where `profiled`, which takes long.
+        """
         with OperatorRecord() as record, recorded_launches() as launches:
-            started = time.perf_counter()
-            outputs = self.model(*self.args)
-            total = time.perf_counter() - started
-        seen = {"operators": dict(record.counts), "library_share": record.seconds / total, "launches": launches}
+            share: float | None = None
+            if self.gpu is None:
+                started = time.perf_counter()
+                outputs = self.model(*self.args)
+                share = record.seconds / (time.perf_counter() - started)
+            elif profiled:
+                outputs, share = library_share(lambda: self.model(*self.args))
+            else:
+                outputs = self.model(*self.args)
+                self.gpu.finish()
+        seen = {"operators": dict(record.counts), "library_share": share, "launches": launches}
         return self._report(outputs) | seen
 
     def do_null(self) -> dict[str, Any]:
         """Do nothing, to time the way there and back."""
+        if self.gpu is not None:
+            self.gpu.finish()
         return {"done": None, "tensors": []}
 
     def do_inputs(self, seed: int, sizes: dict[str, int]) -> dict[str, Any]:
@@ -210,14 +250,14 @@ class _Contestant:
             self.shown.setdefault(name, namespace[name])
         namespace.update(self.shown | sizes)
         torch.manual_seed(seed)
-        self.drawn = tuple(self.module.get_inputs())
+        self.drawn = _map(tuple(self.module.get_inputs()), torch.Tensor.cpu)
         return self._report(self.drawn)
 
     def do_exact(self) -> dict[str, Any]:
         """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it."""
         model = copy.deepcopy(self.model)
         try:
-            outputs = model.double()(*_to_double(self.args))
+            outputs = model.double()(*_map(self.args, _to_double))
         except Exception:  # a task may insist on its own precision: then its own outputs are the reference
             outputs = copy.deepcopy(self.model)(*copy.deepcopy(self.args))
         return self._report(outputs)
@@ -228,10 +268,10 @@ class _Contestant:
         tensors = [] if model is None else [*model.parameters(), *model.buffers()]
         state: dict[str, Any] = {"parameters": 0}
         for tensor in tensors:
-            memory: Any = tensor.detach().contiguous().view(-1).view(torch.uint8).numpy()
+            memory: Any = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
             state["parameters"] = zlib.crc32(memory, state["parameters"])
-        random_state: Any = torch.get_rng_state().numpy()
-        state["random numbers"] = zlib.crc32(random_state)
+        random_states = [torch.get_rng_state()] + ([] if self.gpu is None else [torch.cuda.get_rng_state()])
+        state["random numbers"] = [zlib.crc32(each.numpy().tobytes()) for each in random_states]
         for name, read in SETTINGS.items():
             state[name] = str(read())
         return {"state": state}
@@ -342,18 +382,26 @@ SETTINGS: dict[str, Callable[[], Any]] = {
     "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
     "matmul precision": torch.get_float32_matmul_precision,
     "autocast": torch.is_autocast_cpu_enabled,
+    "autocast on CUDA": lambda: torch.is_autocast_enabled("cuda"),
+    "TF32 in cuDNN": lambda: torch.backends.cudnn.allow_tf32,
+    "cuDNN benchmark": lambda: torch.backends.cudnn.benchmark,
     "working directory": os.getcwd,
 }
 """Torch's global state, and the process's, that no candidate may change."""
 
 
-def _to_double(value: Any) -> Any:
+def _to_double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+
+def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The same tree with each tensor replaced."""
     if isinstance(value, torch.Tensor):
-        return value.double() if value.is_floating_point() else value.clone()
+        return function(value)
     if isinstance(value, tuple | list):
-        return type(value)(_to_double(item) for item in value)
+        return type(value)(_map(item, function) for item in value)
     if isinstance(value, dict):
-        return {key: _to_double(item) for key, item in value.items()}
+        return {key: _map(item, function) for key, item in value.items()}
     return value
 
 

@@ -23,9 +23,11 @@ class Cores:
 
     Args:
         num_workers: number of preparations at once.
+        gpu: candidates run on a device, one at a time.
     """
 
-    def __init__(self, num_workers: int):
+    def __init__(self, num_workers: int, gpu: bool = False):
+        self._device: contextlib.AbstractContextManager[Any] = threading.Lock() if gpu else contextlib.nullcontext()
         self._slots = threading.Semaphore(num_workers)
         self._condition = threading.Condition()
         self._measuring = False
@@ -44,6 +46,24 @@ class Cores:
         """Hold one of the `num_workers` slots."""
         with self._slots:
             yield
+
+    @contextmanager
+    def on_device(self) -> Iterator[None]:
+        """Have the device alone. Taken after a slot and before a reference's lock."""
+        with self._device:
+            yield
+
+    @contextmanager
+    def off_device(self) -> Iterator[None]:
+        """Within `on_device`: let others have it for a while."""
+        if isinstance(self._device, contextlib.nullcontext):
+            yield
+            return
+        self._device.__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            self._device.__enter__()
 
     @contextmanager
     def starting(self) -> Iterator[None]:

@@ -110,7 +110,7 @@ class Findings:
             status=status,
             stage=self.stage,
             dialect=request.dialect,
-            device="cpu",
+            device=settings.device,
             violations=tuple(self.violations),
             errors=tuple(self.errors),
             trials=self.trials,
@@ -128,6 +128,6 @@ class Findings:
             feedback=shorten(feedback.strip()),
             log=self.log,
             protocol=settings.protocol,
-            interpreted=request.dialect == "triton" and self.trials > 0,
+            interpreted=request.dialect == "triton" and settings.device == "cpu" and self.trials > 0,
             seconds=seconds,
         )

@@ -53,9 +53,6 @@ def main(control: socket.socket) -> None:
 
 def _warm_up() -> None:
     import torch.utils.cpp_extension
-
-    if not torch.cuda.is_available():
-        os.environ["TRITON_INTERPRET"] = "1"
     import triton.language  # noqa: F401
     import tvm_ffi.cpp  # noqa: F401
 
@@ -89,7 +86,14 @@ def _compile(
     os.dup2(log, 2)
     os.closerange(3, 4096)
     os.chdir(folder)
-    confine(Path(folder), Limits(memory_bytes, file_bytes), tuple(readable), may_exec=True, own_processes=True)
+    confine(
+        Path(folder),
+        Limits(memory_bytes, file_bytes),
+        tuple(readable),
+        may_exec=True,
+        own_processes=True,
+        filtered=False,
+    )
     compiler = os.fork()
     if compiler:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(compiler, 0)[1]) & 0xFF)

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.executor import wire
 from kernelrl.executor.api import ExecutorSettings, Request
@@ -48,11 +50,10 @@ class LocalExecutor:
     """
 
     def __init__(self, settings: ExecutorSettings):
-        if settings.device not in ("auto", "cpu"):
-            raise UserError(
-                f"executor.device={settings.device}: this engine runs candidates on cpu; use executor.device=cpu"
-            )
-        self.settings = settings
+        gpu = settings.device != "cpu" and torch.cuda.is_available()
+        if settings.device == "cuda" and not gpu:
+            raise UserError("executor.device=cuda: torch sees no CUDA device here; use executor.device=cpu")
+        self.settings = settings.model_copy(update={"device": "cuda" if gpu else "cpu"})
         self._lock = threading.Lock()
         self._jobs: dict[int, _Job] = {}
         self._numbers = itertools.count()
@@ -138,7 +139,7 @@ class LocalExecutor:
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", "kernelrl.executor.service", str(theirs.fileno())]
-            environment = os.environ | {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "")} | MALLOC
+            environment = os.environ | MALLOC
             self._service = subprocess.Popen(
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=environment, start_new_session=True
             )
@@ -206,7 +207,7 @@ class LocalExecutor:
             fault="executor",
             stage="none",
             dialect=job.request.dialect,
-            device="cpu",
+            device=self.settings.device,
             feedback=f"the executor's service died {job.starts} times under this request",
         )
         job.results.put((job.indices, verdict))

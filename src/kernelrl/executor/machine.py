@@ -35,6 +35,12 @@ def clock_mhz() -> float | None:
     return sum(map(float, clocks)) / len(clocks) if clocks else None
 
 
+def gpu_arch() -> str:
+    """Architecture of the first GPU, e.g. `sm_90`."""
+    major, minor = torch.cuda.get_device_capability(0)
+    return f"sm_{major}{minor}"
+
+
 def settle_caches(state: str) -> None:
     """Bring the processor's caches into the state in which a timed call finds them.
 

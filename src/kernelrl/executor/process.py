@@ -23,12 +23,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import torch
 
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import wire
+
+Needs = Literal["nothing", "jit", "compiler"]
+"""What a contestant may start: no program; Triton's assembler and C compiler, under the filter of system calls; or
+whatever `torch.compile` does for a trusted text."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -181,9 +185,12 @@ class Process:
         return self._pidfd >= 0 and not select.select([self._pidfd], [], [], 0)[0]
 
     def close(self) -> None:
-        """Kill the process, whatever state it is in."""
+        """Kill the process and what it started, whatever state it is in."""
         if self._pidfd < 0:
             return
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
         self._signal(signal.SIGKILL)
         self.sock.close()
         select.select([self._pidfd], [], [], 10)
@@ -262,6 +269,10 @@ class Process:
         if self._frozen:
             self._signal(signal.SIGCONT)
             self._frozen = False
+
+    def has_children(self) -> bool:
+        """Whether a process that it started still runs."""
+        return any(path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/children"))
 
     @contextmanager
     def pinned(self) -> Iterator[None]:

@@ -7,11 +7,10 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
-
-import torch
 
 from kernelrl import dialects
 from kernelrl.candidate import ENTRY_POINT
@@ -23,7 +22,7 @@ from kernelrl.executor.contestant import SETTINGS
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.findings import Call, Findings
 from kernelrl.executor.operators import library_operators
-from kernelrl.executor.process import ForgedMessage, Process, ProcessFailure, ProcessTimeout
+from kernelrl.executor.process import ForgedMessage, Needs, Process, ProcessFailure, ProcessTimeout
 from kernelrl.executor.reference import Draw, Reference
 from kernelrl.verdict import GpuBuild, Status, TrialError, Verdict, Violation
 
@@ -48,7 +47,7 @@ def judge(
     request: Request,
     settings: ExecutorSettings,
     reference: Callable[[], Reference],
-    start: Callable[[], Process],
+    start: Callable[[Needs], Process],
     builder: Builder,
     cores: Cores,
 ) -> Verdict:
@@ -71,18 +70,20 @@ def judge(
     try:
         source = _check_statically(request, settings, found)
         ours = reference()
-        process = start()
+        jit = request.dialect == "triton" and settings.device == "cuda"
+        process = start("jit" if jit else "nothing")
         contestant = _Contestant(process, ours, settings, cores, found, request.dialect)
         try:
-            with cores.preparing():
+            with cores.preparing(), cores.on_device():
                 contestant.load(source, builder)
                 contestant.run_trials(source, builder)
-            interpreted = request.dialect == "triton" and not torch.cuda.is_available()
+            interpreted = request.dialect == "triton" and settings.device == "cpu"
             if settings.timing and not interpreted:
                 contestant.prepare_timing()
-                with ours.lock, cores.measuring(), ours.alone(), process.pinned():
+                with cores.on_device(), ours.lock, cores.measuring(), ours.alone(), contestant.alone():
                     contestant.time_pairs()
-            contestant.check_state()
+            with cores.on_device():
+                contestant.check_state()
         finally:
             found.log = process.log_tail()
             threading.Thread(target=process.close, daemon=True, name="closing").start()
@@ -141,8 +142,9 @@ class _Contestant:
         self.found = found
         self.library_is_foul = dialect != "python"
         self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
-        self.arena = Arena(ours.arena_bytes)
+        self.arena = Arena(ours.arena_bytes, settings.device == "cuda")
         self.state: dict[str, Any] = {}
+        self._alone = False
         self.outputs: list[list[tuple[int, int]]] = []  # of the last two calls: address and number of bytes
 
     def load(self, source: str, builder: Builder) -> None:
@@ -173,9 +175,10 @@ class _Contestant:
     def _serve_build(self, unit: Any, builder: Builder) -> None:
         unit = unit if isinstance(unit, dict) else {}
         try:
-            if unit.get("cuda"):
+            if unit.get("cuda") and self.settings.device == "cpu":
                 self._compile_only(unit, builder)
-            built = builder.build(unit)
+            with self.cores.off_device():
+                built = builder.build(unit)
         except BadUnit as refusal:
             self.found.violations.append(Violation(rule=refusal.rule, evidence=refusal.evidence))
             raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
@@ -206,7 +209,7 @@ class _Contestant:
             cases = [self.ours.case(draw) for draw in self.ours.draws()]
         for case in cases:
             assert case is not None
-            reply = self._call(case, "trace")
+            reply = self._call(case, {"do": "trace", "profiled": found.coverage is None})
             self._examine(reply, case)
             self._judge_operators(reply)
             if found.stage == "compiled":
@@ -233,17 +236,29 @@ class _Contestant:
                 self.found.stage = "legal"
                 raise _Ended("compile_error", f"{built.kernel} does not compile for {arch}:\n{built.log}")
 
-    def _call(self, case: Case, do: str) -> dict[str, Any]:
+    def _call(self, case: Case, question: dict[str, Any]) -> dict[str, Any]:
         """One call of `forward` that is not timed."""
         timeout = self.settings.run_timeout_s
         try:
             self.arena.arrange(case.shape.layout, self._ask)
-            self.arena.put(case.image)
-            return self._ask({"do": do})
+            self.arena.put(case.image, self._ask)
+            return self._ask(question)
         except ProcessFailure as error:
             raise _broke_off(error, "while it ran", timeout, self.found) from None
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """For a caller that has the cores to itself: the candidate need not wait for them, and is pinned to them."""
+        self._alone = True
+        try:
+            with self.process.pinned():
+                yield
+        finally:
+            self._alone = False
+
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        if self._alone:
+            return self.process.ask(message, self.settings.run_timeout_s)[0]
         return self.cores.next_message(self.process, self.process.post(message), self.settings.run_timeout_s)
 
     def _judge_operators(self, reply: dict[str, Any]) -> None:
@@ -252,12 +267,12 @@ class _Contestant:
         if not (
             isinstance(operators, dict)
             and all(isinstance(count, int) for count in operators.values())
-            and isinstance(share, float)
+            and (isinstance(share, float) or (share is None and self.settings.device == "cuda"))
         ):
             raise self._foul("forged_message", "an answer without the record of operators")
         if found.operators is None:
             found.operators = {str(name): int(count) for name, count in list(operators.items())[:100]}
-            found.coverage = min(1.0, max(0.0, 1.0 - share))
+            found.coverage = None if share is None else min(1.0, max(0.0, 1.0 - share))
         if self.library_is_foul:
             computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
             if (items := operators.get("aten::_local_scalar_dense", 0)) > MAX_ITEMS:
@@ -269,11 +284,12 @@ class _Contestant:
     def prepare_timing(self) -> None:
         """Whatever timing needs and is not timed, while others may still run."""
         try:
-            self.arena.arrange(self.ours.shapes[0].layout, self._ask)
+            with self.cores.on_device():
+                self.arena.arrange(self.ours.shapes[0].layout, self._ask)
         except ProcessFailure as error:
             raise _broke_off(error, "before it was timed", self.settings.run_timeout_s, self.found) from None
         if self.settings.compile_baseline:
-            with self.cores.preparing(), self.ours.lock:
+            with self.cores.preparing(), self.cores.on_device(), self.ours.lock:
                 compiled = self.ours.compiled()
             self.found.baseline = compiled if isinstance(compiled, str) else ""
 
@@ -315,11 +331,13 @@ class _Contestant:
 
     def _time_call(self, case: Case, do: str) -> tuple[dict[str, Any], float]:
         """Reply and time of one call (in seconds), its outputs checked."""
-        self.arena.put(case.image)
         try:
+            self.arena.put(case.image, self._ask)
             reply, seconds = self.process.ask({"do": do}, self.settings.run_timeout_s)
         except ProcessFailure as error:
             raise _broke_off(error, "while it was timed", self.settings.run_timeout_s, self.found) from None
+        if self.process.has_children():
+            raise self._foul("background_work", "a process that it started was still running when its call ended")
         self._examine(reply, case)
         if self.found.errors:
             raise _Ended("incorrect", f"Wrong output in a timed run: {self.found.errors[0].message}.")
@@ -352,10 +370,12 @@ class _Contestant:
             message = str(reply.get("message", ""))
             found.errors.append(TrialError(trial=trial, kind="exception", inputs=case.inputs, message=message))
             raise _Ended("runtime_error", f"The kernel raised an exception: {message}")
-        described = reply.get("tensors")
-        if not isinstance(described, list):
-            described = []
-        errors = self._compare(case, reply.get("done"), described, trial)
+        described = _as_list(reply.get("tensors"))
+        try:
+            readable = _as_list(self.arena.outputs(reply, self._ask))
+        except ProcessFailure as error:
+            raise _broke_off(error, "after it ran", self.settings.run_timeout_s, self.found) from None
+        errors = self._compare(case, reply.get("done"), described, readable, trial)
         found.errors.extend(errors)
         self._check_inputs(case, trial)
         if not self.ours.returns_input:
@@ -390,7 +410,10 @@ class _Contestant:
                     raise self._foul("output_reused", "an output lies in the memory of an earlier call's")
         self.outputs = [*self.outputs[-1:], outputs]
 
-    def _compare(self, case: Case, form: Any, described: list[Any], trial: int) -> list[TrialError]:
+    def _compare(
+        self, case: Case, form: Any, described: list[Any], readable: list[Any], trial: int
+    ) -> list[TrialError]:
+        """Errors of outputs: their form as they were `described`, their values where they are `readable`."""
         try:
             form = wire.normalised(form)
         except RecursionError:
@@ -403,8 +426,8 @@ class _Contestant:
             error = compare.form_error(trial, case.inputs, index, expected, item)
             if error is None:
                 try:
-                    output = self.process.tensor(item)
-                except ValueError as unreadable:
+                    output = self.process.tensor(item | {"pointer": readable[index]["pointer"]})
+                except (ValueError, TypeError, LookupError) as unreadable:
                     message = f"output {index}: {unreadable}"
                     error = TrialError(trial=trial, kind="layout", inputs=case.inputs, message=message)
                 else:
@@ -416,6 +439,10 @@ class _Contestant:
     def _foul(self, rule: str, evidence: str) -> _Ended:
         self.found.violations.append(Violation(rule=rule, evidence=evidence))
         return _Ended("illegal", f"Broke the rule {rule}: {evidence}.")
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _broke_off(error: Exception, when: str, timeout: float, found: Findings) -> _Ended:

@@ -62,6 +62,7 @@ class Reference:
         self.settings = settings
         self._cores = cores
         self._alone = False
+        self._on_gpu = settings.device == "cuda"
         self._secret = secret
         self._cases: dict[Draw, Case | None] = {}
         self._start = start
@@ -85,12 +86,12 @@ class Reference:
             layouts.append(self._lay_out(drawn))
             images.append(self._image(layouts[-1], drawn))
         self.arena_bytes = max(layout["size"] for layout in layouts)
-        self.arena = Arena(self.arena_bytes)
+        self.arena = Arena(self.arena_bytes, self._on_gpu)
         self.arena.attach(self.process, settings.run_timeout_s)
         self.shapes = []
         for index, (layout, image) in enumerate(zip(layouts, images, strict=True)):
             self.arena.arrange(layout, self._ask)
-            self.arena.put(image)
+            self.arena.put(image, self._ask)
             native = self._ask({"do": "run" if index else "trace"})
             self.shapes.append(Shape(sizes[index], layout, wire.normalised(native["done"]), native["tensors"]))
             self._check_outputs(native["tensors"])
@@ -153,16 +154,16 @@ class Reference:
         if image is None:
             return None
         self.arena.arrange(shape.layout, self._ask)
-        self.arena.put(image)
+        self.arena.put(image, self._ask)
         native = self._ask({"do": "run"})
         if wire.normalised(native["done"]) != shape.form:
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
-        outputs = [self.process.tensor(described) for described in native["tensors"]]
+        outputs = self._outputs(native)
         changed = self._expect_changes(image, shape)
         slack = self._slack(image, shape, outputs) if draw.distribution == "constant" else [0.0] * len(outputs)
         if self.settings.oracle == "float64":
-            self.arena.put(image)
-            exact = [self.process.tensor(described) for described in self._ask({"do": "exact"})["tensors"]]
+            self.arena.put(image, self._ask)
+            exact = self._outputs(self._ask({"do": "exact"}))
         else:
             exact = outputs
         scaled = self.settings.oracle == "float64" and draw.distribution not in _UNSCALED
@@ -195,8 +196,8 @@ class Reference:
                 flat = rounded[span_of(place)].view(dtype)
                 noise = torch.rand(flat.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
                 flat.copy_(flat.double() * (1 + _ULPS * torch.finfo(dtype).eps * noise))
-        self.arena.put(rounded)
-        moved = [self.process.tensor(described) for described in self._ask({"do": "run"})["tensors"]]
+        self.arena.put(rounded, self._ask)
+        moved = self._outputs(self._ask({"do": "run"}))
         distances = [(new.double() - old.double()).abs() for new, old in zip(moved, outputs, strict=True)]
         return [float(each.max()) if each.numel() and bool(each.isfinite().all()) else 0.0 for each in distances]
 
@@ -242,7 +243,7 @@ class Reference:
         if self._baseline is None:
             case = self.case(Draw(0))
             assert case is not None
-            parts = self._start(may_exec=True), self._cores, self.settings, self._load_question | self.init
+            parts = self._start("compiler"), self._cores, self.settings, self._load_question | self.init
             try:
                 self._baseline = Baseline(self.task, *parts, self.arena_bytes, case)
             except NoBaseline as error:
@@ -252,7 +253,7 @@ class Reference:
     def time(self, case: Case) -> float:
         """Time of one reference call on fresh inputs (in seconds). The caller holds `lock`."""
         self.arena.arrange(case.shape.layout, self._ask)
-        self.arena.put(case.image)
+        self.arena.put(case.image, self._ask)
         return self._time({"do": "run"})
 
     def time_nothing(self) -> float:
@@ -311,7 +312,8 @@ class Reference:
                     "inputs must be strided CPU tensors"
                 )
             span = wire.span_bytes(item["shape"], item["stride"], wire.DTYPES[item["dtype"]].itemsize)
-            tensors.append({key: item[key] for key in ("dtype", "shape", "stride")} | {"offset": size, "bytes": span})
+            form = {key: item[key] for key in ("dtype", "shape", "stride", "device")}
+            tensors.append(form | {"offset": size, "bytes": span})
             size += -(-max(span, 1) // _ALIGNMENT) * _ALIGNMENT
         return {"size": max(size, _ALIGNMENT), "form": drawn["done"], "tensors": tensors}
 
@@ -323,6 +325,10 @@ class Reference:
         for item, place in zip(drawn["tensors"], layout["tensors"], strict=True):
             image[span_of(place)] = self.process.read(item["pointer"], place["bytes"])
         return image
+
+    def _outputs(self, reply: dict[str, Any]) -> list[torch.Tensor]:
+        """Copies of the outputs of the call that was just answered."""
+        return [self.process.tensor(described) for described in self.arena.outputs(reply, self._ask)]
 
     def _ask(self, message: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
         timeout = timeout or self.settings.run_timeout_s

@@ -17,7 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import landlock
-import pyseccomp as seccomp
+
+try:
+    import pyseccomp as seccomp
+except (ImportError, OSError, RuntimeError):  # there is no libseccomp
+    seccomp = None
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS = 0x00020000
@@ -31,7 +35,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 # What a kernel never needs. They answer EPERM rather than kill, because libraries probe some of them.
 _DENIED = (
-    "execve execveat fork vfork ptrace process_vm_readv process_vm_writev kcmp pidfd_open pidfd_getfd "
+    "ptrace process_vm_readv process_vm_writev kcmp pidfd_open pidfd_getfd "
     "pidfd_send_signal socket socketpair connect bind listen accept accept4 bpf perf_event_open mount "
     "umount2 pivot_root chroot unshare setns move_mount fsopen open_tree setsid setpgid keyctl add_key "
     "request_key io_uring_setup io_uring_enter io_uring_register memfd_create shmget shmat msgget semget "
@@ -41,6 +45,7 @@ _DENIED = (
     "set_mempolicy migrate_pages move_pages timer_create chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat "
     "utime utimes futimesat utimensat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mknod mknodat"
 ).split()
+_CHILDREN = ("execve", "execveat", "fork", "vfork")
 _SIGNALS_BY_FILE = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902, 0x5452)}
 """F_SETOWN, F_SETSIG, F_SETOWN_EX; FIOSETOWN, SIOCSPGRP, FIOASYNC: they have the kernel signal other processes."""
 _TO_A_PROCESS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
@@ -75,6 +80,8 @@ def confine(
     readable: tuple[str, ...] = (),
     may_exec: bool = False,
     own_processes: bool = False,
+    filtered: bool = True,
+    cuda: bool = False,
 ) -> list[str]:
     """Confine this process for good and say which layers hold.
 
@@ -84,19 +91,22 @@ def confine(
         readable: what it may read beside the system's and Python's libraries.
         may_exec: allow child processes and programs, which a compiler needs.
         own_processes: put children into a process namespace, whose first process takes the others along when it ends.
+        filtered: filter system calls, and bound the scratch folder; what compilers do is too much for that.
+        cuda: let it use NVIDIA's devices, whose driver reserves more addresses than any limit would grant: then what it
+            writes to counts, instead of address space.
 
     Returns:
         Names of those `LAYERS` that hold.
     """
     layers = []
-    if _enter_namespaces(scratch, None if may_exec else limits.file_bytes, own_processes):
+    if _enter_namespaces(scratch, limits.file_bytes if filtered else None, own_processes):
         layers.append("namespaces")
-    _set_limits(limits, in_namespace="namespaces" in layers)
+    _set_limits(limits, resource.RLIMIT_DATA if cuda else resource.RLIMIT_AS, in_namespace="namespaces" in layers)
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _drop_capabilities()
-    if _restrict_files(scratch, readable, may_exec):
+    if _restrict_files(scratch, readable, may_exec, cuda):
         layers.append("landlock")
-    if not may_exec and _filter_system_calls():
+    if filtered and _filter_system_calls(may_exec):
         layers.append("seccomp")
     return layers
 
@@ -117,10 +127,10 @@ def _enter_namespaces(scratch: Path, scratch_bytes: int | None, own_processes: b
     return True
 
 
-def _set_limits(limits: Limits, in_namespace: bool) -> None:
+def _set_limits(limits: Limits, memory: int, in_namespace: bool) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     for kind, value in (
-        (resource.RLIMIT_AS, used + limits.memory_bytes),
+        (memory, used + limits.memory_bytes),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_CORE, 0),
@@ -147,7 +157,12 @@ def system_paths() -> tuple[str, ...]:
     return tuple(path for path in (*sorted(python), *system, *devices, *random) if os.path.exists(path))
 
 
-def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool) -> bool:
+def cuda_devices() -> list[str]:
+    """Device files of NVIDIA's driver."""
+    return [str(path) for path in (*Path("/dev").glob("nvidia*"), *Path("/dev/nvidia-caps").glob("*")) if path.exists()]
+
+
+def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool, cuda: bool) -> bool:
     read = landlock.FSAccess.READ_FILE | landlock.FSAccess.READ_DIR
     if may_exec:
         read |= landlock.FSAccess.EXECUTE
@@ -156,6 +171,19 @@ def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool) ->
         for path in (*system_paths(), *readable):
             rules.allow(path, rules=read if os.path.isdir(path) else read & ~landlock.FSAccess.READ_DIR)
         rules.allow("/dev/null", rules=landlock.FSAccess.READ_FILE | landlock.FSAccess.WRITE_FILE)
+        if cuda:
+            drivers = (
+                "/proc/driver/nvidia",
+                "/proc/devices",
+                "/proc/modules",
+                "/sys/module",
+                "/sys/bus/pci",
+                "/sys/class",
+            )
+            for path in filter(os.path.exists, drivers):
+                rules.allow(path, rules=read if os.path.isdir(path) else read & ~landlock.FSAccess.READ_DIR)
+            for path in cuda_devices():
+                rules.allow(path)
         rules.allow(str(scratch))
         rules.apply()
     except (landlock.LandlockError, OSError):
@@ -163,11 +191,13 @@ def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool) ->
     return True
 
 
-def _filter_system_calls() -> bool:
+def _filter_system_calls(may_exec: bool) -> bool:
+    if seccomp is None:
+        return False
     try:
         rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
         denied = seccomp.ERRNO(errno.EPERM)
-        for name in _DENIED:
+        for name in (*_DENIED, *(() if may_exec else _CHILDREN)):
             try:
                 rules.add_rule(denied, name)
             except (RuntimeError, ValueError, OSError):
@@ -179,7 +209,8 @@ def _filter_system_calls() -> bool:
                 rules.add_rule(denied, name, seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, command))
         rules.add_rule(denied, "tkill")
         rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
-        rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
+        if not may_exec:
+            rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
         rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags are in memory: glibc falls back to clone
         rules.load()
     except (RuntimeError, OSError):

@@ -33,7 +33,7 @@ from kernelrl.executor import contestant, machine, sandbox, wire
 from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request
 from kernelrl.executor.builder import KILLED, Builder
 from kernelrl.executor.cores import Cores
-from kernelrl.executor.process import ForkServer, Process
+from kernelrl.executor.process import ForkServer, Needs, Process
 from kernelrl.executor.referee import judge
 from kernelrl.executor.reference import Reference
 from kernelrl.task import Task
@@ -155,15 +155,21 @@ class Service:
             "GOMP_SPINCOUNT": contestant.SPIN_COUNT,
             "LC_ALL": "C.UTF-8",
         }
+        self.on_gpu = settings.device == "cuda"
+        if self.on_gpu:  # the forkserver must not touch the device: what it had of it would not survive a fork
+            environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": _visible_device()}
+        else:
+            environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
         environment |= {"TRITON_DEFAULT_FP_FUSION": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         self.scratch = _scratch(self.cache / "scratch")
         self.forkserver = ForkServer(environment, on_death=lambda: os._exit(1))  # the client starts another service
-        self.cores = Cores(self.workers)
-        self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s)
+        self.cores = Cores(self.workers, self.on_gpu)
+        arch = machine.gpu_arch() if self.on_gpu else None
+        self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch)
         self.references = References(self._reference)
         self.verdicts = diskcache.Cache(str(self.cache / "verdicts"), size_limit=1 << 32)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
-        self.spares = Spares(self._fork, self.workers)
+        self.spares = Spares(self._fork, 2 if self.on_gpu else self.workers)
         with self._start() as probe:
             if missing := [layer for layer in sandbox.LAYERS if layer not in probe.layers]:
                 print(f"kernelrl: candidates run without {', '.join(missing)} on this machine", file=sys.stderr)
@@ -181,9 +187,9 @@ class Service:
             if self.settings.verdict_cache and KILLED not in f"{found.feedback} {found.build and found.build.log}":
                 self.verdicts.set(key, found.model_dump_json())
         except TaskError as error:
-            return _not_known(request, "task", str(error))
+            return _not_known(request, self.settings.device, "task", str(error))
         except Exception as error:
-            return _not_known(request, "executor", f"{type(error).__name__}: {error}")
+            return _not_known(request, self.settings.device, "executor", f"{type(error).__name__}: {error}")
         return found
 
     def _judge(self, request: Request) -> Verdict:
@@ -191,24 +197,26 @@ class Service:
             found = judge(request, self.settings, reference, self._start, self.builder, self.cores)
         return found.model_copy(update={"machine": machine.fingerprint()})
 
-    def _start(self, may_exec: bool = False) -> Process:
+    def _start(self, needs: Needs = "nothing") -> Process:
         """A process for a candidate or a reference: one that waits, or a new one."""
-        spare = None if may_exec else self.spares.take()
-        return self._fork(may_exec) if spare is None else spare
+        spare = self.spares.take() if needs == "nothing" else None
+        return self._fork(needs) if spare is None else spare
 
-    def _fork(self, may_exec: bool = False) -> Process:
+    def _fork(self, needs: Needs = "nothing") -> Process:
         spec = {
+            "device": self.settings.device,
             "memory_bytes": self.settings.memory_mb << 20,
-            "file_bytes": (COMPILED_MB if may_exec else self.settings.output_mb) << 20,
+            "file_bytes": (self.settings.output_mb if needs == "nothing" else COMPILED_MB) << 20,
             "threads": self.threads,
-            "may_exec": may_exec,
+            "may_exec": needs != "nothing",
+            "filtered": needs != "compiler",
         }
         with self.cores.starting():
             return Process(self.forkserver, spec, self.scratch)
 
     def _reference(self, task: Task) -> Reference:
         task.check_source()
-        with self.cores.preparing():
+        with self.cores.preparing(), self.cores.on_device():
             return Reference(task, self._start, self.cores, self.settings, self.secret)
 
     def _key(self, request: Request) -> str:
@@ -232,7 +240,7 @@ def _rules() -> str:
     return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
-def _not_known(request: Request, fault: Any, feedback: str) -> Verdict:
+def _not_known(request: Request, device: str, fault: Any, feedback: str) -> Verdict:
     return Verdict(
         task_id=request.task.id,
         candidate=request.candidate.digest if request.candidate else None,
@@ -240,10 +248,15 @@ def _not_known(request: Request, fault: Any, feedback: str) -> Verdict:
         fault=fault,
         stage="none",
         dialect=request.dialect,
-        device="cpu",
+        device=device,
         feedback=feedback,
         machine=machine.fingerprint(),
     )
+
+
+def _visible_device() -> str:
+    """The first of the devices that this process may use."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
 
 
 def _scratch(folder: Path) -> Path:

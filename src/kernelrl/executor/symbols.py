@@ -36,7 +36,15 @@ _ADDRESS = re.compile(r"R_\w+_(?:GLOB_DAT|64|ABS64)\s+0+\s+([A-Za-z]\w*)")
 _KNOWN_ADDRESSES = re.compile(r"stdout|stderr|TVMFFI\w+|Py\w+|environ")
 
 
-def foreign(symbols: Iterable[str], loader: str) -> list[str]:
+KNOWN_CUDA_SYMBOLS = re.compile(
+    r"(__cuda\w+|cuda(Launch(Cooperative)?Kernel(ExC)?|Get(LastError|ErrorString|ErrorName|Device|DeviceProperties\w*)|PeekAtLastError|"
+    r"Func[SG]et\w+|Occupancy\w+|DeviceGetAttribute|Mem(set|cpy)(2D)?Async|Mem(set|cpy)|MemcpyToSymbol(Async)?|"
+    r"GetSymbolAddress|StreamIsCapturing|CreateChannelDesc)|cuTensorMapEncode\w+)(@.*)?"
+)
+"""What a module made by nvcc has beside those: launches, but no streams, events or memory of its own."""
+
+
+def foreign(symbols: Iterable[str], loader: str, cuda: bool) -> list[str]:
     """Those of a module's undefined symbols that a genuine kernel has no use for.
 
     Unlike a look at its text, this sees through macros, pasted names and declarations of the candidate's own.
@@ -45,6 +53,7 @@ def foreign(symbols: Iterable[str], loader: str) -> list[str]:
     for symbol in symbols:
         operator = _OPERATOR.search(symbol) if loader == "torch" else None
         known = KNOWN_SYMBOLS.fullmatch(symbol) or (loader == "torch" and KNOWN_TORCH_SYMBOLS.fullmatch(symbol))
+        known = known or (cuda and KNOWN_CUDA_SYMBOLS.fullmatch(symbol))
         if not known or (operator is not None and not _PLUMBING.fullmatch(operator[1])):
             found.append(symbol.partition("@")[0][:100])
     return found

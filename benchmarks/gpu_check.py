@@ -1,0 +1,177 @@
+"""Everything that the executor promises on a GPU, tried on the one that is here.
+
+    make gpu-check            # under ten minutes; a table, and benchmarks/results/gpu-check-<device>.json
+
+Honest GPU kernels must be accepted; cheating and broken ones must get the verdict that their first lines name, and must
+not disturb the next; identical code must score 1, and a planted speedup must be found. Exits with 3 where there is no
+GPU, with 1 where something is not as it must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+from rich.table import Table
+
+from kernelrl import dialects
+from kernelrl.candidate import Candidate
+from kernelrl.console import make_console
+from kernelrl.executor import Executor, Request, make_executor
+from kernelrl.task import Task
+from kernelrl.verdict import Verdict
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent / "tests"
+NO_GPU = 3
+REPEATS = 40
+"""Judgements of identical code, for each program."""
+STEPS = "for _ in range({steps}):\n            y = torch.sin(x)\n        return y"
+PROGRAM = dialects.EXAMPLE_TASK.replace("1024, 1024", "4096, 4096")
+PROGRAMS = {
+    "elementwise": PROGRAM,
+    "softmax": PROGRAM.replace("torch.relu(x) * 2.0", "torch.softmax(x, dim=-1)"),
+    "matmul": PROGRAM.replace("torch.relu(x) * 2.0", "x @ x"),
+}
+PLANTED = PROGRAM.replace("return torch.relu(x) * 2.0", STEPS.format(steps=13))
+PLANTED_SPEEDUP = 13 / 10
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=HERE / "results", help="folder of the JSON result")
+    options = parser.parse_args()
+    console = make_console()
+    if not torch.cuda.is_available():
+        console.print("gpu-check: torch sees no CUDA device here, so nothing was checked")
+        return NO_GPU
+    started = time.monotonic()
+    result: dict[str, Any] = {"device": torch.cuda.get_device_name(0), "versions": _versions()}
+    table = Table(title=f"gpu-check on {result['device']}")
+    for column in ("what", "result", "as it must be"):
+        table.add_column(column)
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        make_executor(
+            {"device": "cuda", "cache_dir": cache, "verdict_cache": False, "build_timeout_s": 180.0}
+        ) as engine,
+    ):
+        result["honest"] = _judge_files(engine, [*TESTS.glob("gpu/honest/*.py"), *_triton(TESTS / "honest")])
+        result["exploits"] = _judge_files(engine, [*TESTS.glob("gpu/exploits/*.py"), *_triton(TESTS / "exploits")])
+        result["timing"] = _timing(engine)
+    result["seconds"] = time.monotonic() - started
+    checks = {
+        "honest kernels accepted": (_share(result["honest"]), not result["honest"]["wrong"]),
+        "exploits and faults judged as they must be": (_share(result["exploits"]), not result["exploits"]["wrong"]),
+    }
+    timing = result["timing"]
+    checks |= {
+        "identical code: median speedup": (f"{timing['median']:.3f}", abs(timing["median"] - 1) <= 0.02),
+        "identical code: interval covers 1": (f"{timing['covers_1']:.1%}", timing["covers_1"] >= 0.93),
+        "identical code: lower bound above 1.05": (f"{timing['false_wins']:.1%}", timing["false_wins"] < 0.005),
+        "planted 1.3x": (f"{timing['planted']:.3f}", abs(timing["planted"] / PLANTED_SPEEDUP - 1) <= 0.05),
+        "under ten minutes": (f"{result['seconds']:.0f} s", result["seconds"] < 600),
+    }
+    result["passed"] = {name: passed for name, (_, passed) in checks.items()}
+    for name, (found, passed) in checks.items():
+        table.add_row(name, found, "yes" if passed else "NO")
+    console.print(table)
+    for kind in ("honest", "exploits"):
+        for name, said in result[kind]["wrong"].items():
+            console.print(f"{kind}: {name}: {said}", highlight=False, markup=False)
+    options.results.mkdir(parents=True, exist_ok=True)
+    path = options.results / f"gpu-check-{result['device'].replace(' ', '-')}.json"
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    console.print(str(path))
+    return 0 if all(result["passed"].values()) else 1
+
+
+def _versions() -> dict[str, str]:
+    nvcc = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
+    driver = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "nvcc": nvcc[-1] if nvcc else "",
+        "driver": subprocess.run(driver, capture_output=True, text=True, check=False).stdout.strip(),
+    }
+
+
+def header(path: Path) -> dict[str, str]:
+    """Lines `# key: value` at the top of a candidate file."""
+    lines = path.read_text().splitlines()[:6]
+    return dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
+
+
+def _triton(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.py")) if header(path)["dialect"] == "triton"]
+
+
+def _judge_files(engine: Executor, paths: list[Path]) -> dict[str, Any]:
+    """Verdicts of candidate files against what they must be: `correct`, or what `# expect:` names."""
+    paths = sorted(paths)
+    requests = []
+    for path in paths:
+        found = header(path)
+        task = Task.from_file(TESTS / "tasks" / f"{found.get('task', 'relu_scale')}.py")
+        candidate = Candidate(source=path.read_text(), dialect=found["dialect"])
+        requests.append(Request(task=task, candidate=candidate, dialect=found["dialect"]))
+    wrong = {}
+    statuses: dict[str, int] = {}
+    for path, verdict in zip(paths, engine.evaluate(requests), strict=True):
+        statuses[verdict.status] = statuses.get(verdict.status, 0) + 1
+        if not is_expected(verdict, header(path).get("expect", "correct")):
+            wrong[path.name] = f"{verdict.status}: {verdict.feedback}"
+    return {"number": len(paths), "statuses": statuses, "wrong": wrong}
+
+
+def is_expected(verdict: Verdict, expect: str) -> bool:
+    """Whether the status, and the rule where one is named, are among the words of an `# expect:` line."""
+    words = expect.split()
+    rules = {violation.rule for violation in verdict.violations}
+    named = [word for word in words if "_" in word and word not in ("compile_error", "runtime_error")]
+    return verdict.status in words and (verdict.status != "illegal" or not named or bool(rules & set(named)))
+
+
+def _timing(engine: Executor) -> dict[str, Any]:
+    requests = [_identical(source, number) for source in PROGRAMS.values() for number in range(REPEATS)]
+    verdicts = engine.evaluate(requests)
+    speedups = [verdict.speedup for verdict in verdicts if verdict.speedup is not None]
+    planted = engine.evaluate([_identical(PLANTED, number, "range(10)") for number in range(10)])
+    found = [verdict.speedup.median for verdict in planted if verdict.speedup is not None]
+    overheads = [verdict.conditions.overhead_ms for verdict in verdicts if verdict.conditions is not None]
+    return {
+        "judged": len(verdicts),
+        "timed": len(speedups),
+        "median": float(np.median([each.median for each in speedups])),
+        "covers_1": float(np.mean([each.low <= 1 <= each.high for each in speedups])),
+        "false_wins": float(np.mean([each.low > 1.05 for each in speedups])),
+        "planted": float(np.median(found)),
+        "overhead_ms": float(np.median(overheads)),
+    }
+
+
+def _identical(source: str, number: int, steps: str = "range(13)") -> Request:
+    """The reference under another name; `steps` replaces its loop's."""
+    text = source.replace("class Model(", "class ModelNew(").replace("range(13)", steps)
+    candidate = Candidate(source=f"{text}# {number}\n", dialect="python")
+    return Request(task=Task(id="identical", source=source), candidate=candidate, dialect="python")
+
+
+def _share(judged: dict[str, Any]) -> str:
+    return f"{judged['number'] - len(judged['wrong'])} of {judged['number']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
