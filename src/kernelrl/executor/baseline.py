@@ -81,6 +81,7 @@ class Baseline:
         """Time of one call on fresh inputs of the shape that the task shows (in seconds)."""
         try:
             with self.process.pinned():
+                self.process.ask({"do": "warm"}, self._timeout)
                 self._arena.put(case.image, lambda message: self.process.ask(message, self._timeout)[0])
                 reply, seconds = self.process.ask({"do": "run"}, self._timeout)
         except ProcessFailure as error:

@@ -12,15 +12,15 @@ from kernelrl.executor.builder import Built, shorten
 from kernelrl.stats import median_interval
 from kernelrl.verdict import Build, Conditions, GpuBuild, Speedup, Stage, Status, TrialError, Verdict, Violation
 
-RESOLUTION = 0.25
+RESOLUTION = 0.5
 """Share of the overhead below which no time is told from another."""
+UNCERTAINTY = 0.4
+"""Share of the overhead by which all times of one process may be off together (benchmarks/timing_honesty.py)."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """Times of one turn on the same inputs, and of a question that asks nothing (in seconds)."""
-
-    overhead: float
+    """Times of one turn on the same inputs (in seconds)."""
 
     reference: float
     candidate: float
@@ -38,6 +38,8 @@ class Findings:
     builds: list[Built] = field(default_factory=list)
     gpu_builds: list[GpuBuild] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    overheads: list[float] = field(default_factory=list)
+    """Times of questions that ask nothing (in seconds)."""
     baseline: str = ""
     load: float = 0.0
     clock_mhz: float | None = None
@@ -45,24 +47,35 @@ class Findings:
     coverage: float | None = None
     log: str = ""
 
-    def speedup(self) -> Speedup:
-        """Of the calls timed so far, at least one."""
-        return self._ratio([call.reference for call in self.calls])
+    def widths(self) -> tuple[float, float]:
+        """Width of the interval of the median speedup as the calls so far scatter, and as all of them may be off
+        together: the second stays, however many calls there are. Both as a share of the speedup."""
+        ours, theirs = (self._net([getattr(call, who) for call in self.calls]) for who in ("reference", "candidate"))
+        low, high = median_interval(ours / theirs)
+        off = UNCERTAINTY * self.overhead * (1 / np.median(ours) + 1 / np.median(theirs))
+        return (high - low) / float(np.median(ours / theirs)), 2 * float(off)
 
     @property
     def overhead(self) -> float:
         """What asking adds to every time: thawing, the way there and back, freezing (in seconds; median)."""
-        return float(np.median([call.overhead for call in self.calls]))
+        return float(np.median(self.overheads))
 
     def _net(self, seconds: list[float]) -> NDArray[np.float64]:
         """The program's own part of times."""
         return np.maximum(np.array(seconds) - self.overhead, RESOLUTION * self.overhead)
 
     def _ratio(self, baseline: list[float]) -> Speedup:
-        """Speedup over a baseline, timed in the same turns."""
-        ratios = self._net(baseline) / self._net([call.candidate for call in self.calls])
-        low, high = median_interval(ratios)
-        return Speedup(median=float(np.median(ratios)), low=low, high=high, pairs=len(ratios))
+        """Speedup over a baseline, timed in the same turns.
+
+        The exact interval of the median says how far the pairs scatter, and is widened by what they have in common:
+        where a process lies in memory and how it was scheduled makes all of its times a little longer or shorter.
+        """
+        ours, theirs = self._net(baseline), self._net([call.candidate for call in self.calls])
+        low, high = median_interval(ours / theirs)
+        off = UNCERTAINTY * self.overhead
+        ours_off, theirs_off = off / float(np.median(ours)), off / float(np.median(theirs))
+        low, high = low * (1 - ours_off) / (1 + theirs_off), high * (1 + ours_off) / (1 - theirs_off)
+        return Speedup(median=float(np.median(ours / theirs)), low=low, high=high, pairs=len(self.calls))
 
     def verdict(
         self, request: Request, settings: ExecutorSettings, status: Status, feedback: str, seconds: float
@@ -83,7 +96,7 @@ class Findings:
                 overhead_ms=self.overhead * 1e3,
             )
         if status == "correct" and self.calls:
-            speedup = self.speedup()
+            speedup = self._ratio([call.reference for call in self.calls])
             reference_ms = float(np.median(self._net([call.reference for call in self.calls]))) * 1e3
             candidate_ms = float(np.median(self._net([call.candidate for call in self.calls]))) * 1e3
             times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"

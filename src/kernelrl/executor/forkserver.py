@@ -14,8 +14,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernelrl.executor import contestant, wire
-from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
+from kernelrl.executor.sandbox import Limits, confine, leave_network, tie_to_parent
+
+if __name__ == "__main__":
+    leave_network()  # which only a process of one thread can: importing torch starts another
+
+from kernelrl.executor import contestant, wire  # noqa: E402
 
 
 def main(control: socket.socket) -> None:

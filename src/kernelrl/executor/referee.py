@@ -296,8 +296,9 @@ class _Contestant:
     def time_pairs(self) -> None:
         """Time reference and candidate in turn on unseen inputs until the interval is narrow or the budget is spent.
 
-        The order alternates. Further calls at unpredictable places are recorded instead of timed: a candidate that
-        leaves its work to the library when nobody looks must guess when.
+        Each timed call follows an untimed one of its own process on older inputs. Further calls, at unpredictable
+        places, are recorded instead of timed: a candidate that leaves its work to the library when nobody looks must
+        guess when.
         """
         settings, found = self.settings, self.found
         deadline = time.monotonic() + settings.timing_budget_s
@@ -305,33 +306,33 @@ class _Contestant:
         recorded = {secrets.randbelow(settings.min_pairs)}
         recorded |= {turn for turn in range(settings.max_pairs) if secrets.randbelow(RECORDED_ONE_IN) == 0}
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
+        for _ in range(settings.min_pairs):
+            self._ask({"do": "null"})
+            found.overheads.append(self.ours.time_nothing())
         for turn in range(settings.max_pairs):
             case = self.ours.case(Draw(settings.trials + turn))
             assert case is not None
             if turn in recorded:
                 self._judge_operators(self._time_call(case, "trace")[0])
-            times: dict[str, float] = {}
-            steps = ["reference", "candidate"] if turn % 2 == 0 else ["candidate", "reference"]
-            for step in steps:
+            machine.settle_caches(settings.cpu_cache)
+            reference = self.ours.time(case)
+            baseline = None
+            if not isinstance(compiled, str):
                 machine.settle_caches(settings.cpu_cache)
-                if step == "candidate":
-                    times[step] = self._time_call(case, "run")[1]
-                else:
-                    times[step] = self.ours.time(case)
-                    if not isinstance(compiled, str):
-                        machine.settle_caches(settings.cpu_cache)
-                        times["compiled"] = compiled.time(case)
-            overhead = self.ours.time_nothing()
-            found.calls.append(Call(overhead, times["reference"], times["candidate"], times.get("compiled")))
+                baseline = compiled.time(case)
+            machine.settle_caches(settings.cpu_cache)
+            candidate = self._time_call(case, "run")[1]
+            found.calls.append(Call(reference, candidate, baseline))
             if turn + 1 >= settings.min_pairs:
-                speedup = found.speedup()
-                narrow = speedup.high - speedup.low < settings.target_width * speedup.median
-                if narrow or time.monotonic() > deadline:
+                scatter, common = found.widths()
+                if scatter < max(settings.target_width, common) or time.monotonic() > deadline:
                     return
 
     def _time_call(self, case: Case, do: str) -> tuple[dict[str, Any], float]:
         """Reply and time of one call (in seconds), its outputs checked."""
         try:
+            if do == "run":
+                self._ask({"do": "warm"})
             self.arena.put(case.image, self._ask)
             reply, seconds = self.process.ask({"do": do}, self.settings.run_timeout_s)
         except ProcessFailure as error:

@@ -251,22 +251,30 @@ class Reference:
         return self._baseline
 
     def time(self, case: Case) -> float:
-        """Time of one reference call on fresh inputs (in seconds). The caller holds `lock`."""
+        """Time of one reference call on fresh inputs (in seconds). The caller holds `lock`.
+
+        Its outputs are compared like a candidate's, so that the call after it finds the processor in the same state.
+        """
         self.arena.arrange(case.shape.layout, self._ask)
+        self._ask({"do": "warm"})
         self.arena.put(case.image, self._ask)
-        return self._time({"do": "run"})
+        reply, seconds = self._time({"do": "run"})
+        outputs = zip(case.expected, self._outputs(reply), strict=True)
+        if not all(expected.accepts(output) for expected, output in outputs):
+            raise TaskError(f"task {self.task.id}: the reference gives different outputs for the same inputs")
+        self.arena.changed(case.image, case.shape.layout)
+        return seconds
 
     def time_nothing(self) -> float:
         """Time of a question that asks nothing (in seconds). The caller holds `lock`."""
-        return self._time({"do": "null"})
+        return self._time({"do": "null"})[1]
 
-    def _time(self, question: dict[str, Any]) -> float:
+    def _time(self, question: dict[str, Any]) -> tuple[dict[str, Any], float]:
         try:
             reply, seconds = self.process.ask(question, self.settings.run_timeout_s)
         except ProcessFailure as error:
             raise self._broken(error) from None
-        self._succeeded(reply)
-        return seconds
+        return self._succeeded(reply), seconds
 
     def close(self) -> None:
         """End its processes."""

@@ -54,6 +54,9 @@ _TO_A_PROCESS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 LAYERS = ("namespaces", "landlock", "seccomp")
 
 
+_without_network = False
+"""Whether `leave_network` has succeeded in this process or the one that forked it."""
+
 MAX_THREADS = 512
 """Threads and processes of one confined process."""
 
@@ -111,15 +114,30 @@ def confine(
     return layers
 
 
-def _enter_namespaces(scratch: Path, scratch_bytes: int | None, own_processes: bool) -> bool:
+def leave_network() -> None:
+    """Move this process and its children to come to a network without devices, where the kernel lets it.
+
+    The forkserver does that once for all: a network namespace for each process would take the kernel tens of
+    milliseconds to clear away, in the background, while the next candidate is timed.
+    """
+    global _without_network
+    _without_network = _unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC)
+
+
+def _unshare(flags: int) -> bool:
     uid, gid = os.getuid(), os.getgid()
-    flags = _CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC
-    flags |= (_CLONE_NEWNS if scratch_bytes else 0) | (_CLONE_NEWPID if own_processes else 0)
     if _LIBC.unshare(flags) != 0:
         return False
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
+    return True
+
+
+def _enter_namespaces(scratch: Path, scratch_bytes: int | None, own_processes: bool) -> bool:
+    flags = _CLONE_NEWUSER | (_CLONE_NEWNS if scratch_bytes else 0) | (_CLONE_NEWPID if own_processes else 0)
+    if not _without_network or not _unshare(flags):
+        return False
     if scratch_bytes:
         options = f"size={scratch_bytes},nr_inodes=1024,mode=0700".encode()
         _LIBC.mount(b"none", b"/", None, 0x44000, None)  # MS_REC | MS_PRIVATE: nothing leaks back

@@ -45,6 +45,10 @@ COMPILED_MB = 256
 """Size of any file that `torch.compile` writes for a reference (in MiB)."""
 
 
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+"""Contestants use the memory of outputs again rather than give it back: a young process would pay page faults that an
+old one, such as the reference's, does not."""
+
 _LIBC = ctypes.CDLL(None)
 
 
@@ -155,6 +159,7 @@ class Service:
             "GOMP_SPINCOUNT": contestant.SPIN_COUNT,
             "LC_ALL": "C.UTF-8",
         }
+        environment |= KEPT_MEMORY
         self.on_gpu = settings.device == "cuda"
         if self.on_gpu:  # the forkserver must not touch the device: what it had of it would not survive a fork
             environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": _visible_device()}
