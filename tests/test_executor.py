@@ -11,10 +11,23 @@ from typing import Any, get_args
 import pytest
 
 from conftest import KERNELS, REFERENCE, RIGHT
-from executor_cases import EXPLOITS, FAST, HERE, HONEST, TASKS, from_file, header, judge, request, service_of
+from executor_cases import (
+    EXPLOITS,
+    FAST,
+    HERE,
+    HONEST,
+    TASKS,
+    from_file,
+    header,
+    judge,
+    processes_of,
+    request,
+    service_of,
+)
 from kernelrl.errors import UserError
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.api import Distribution
+from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
 
@@ -89,6 +102,22 @@ def test_the_same_sources_build_is_taken_from_the_cache(executor: Executor) -> N
     judge(executor, RIGHT)
     verdict = judge(executor, RIGHT + "\n# the C++ is the same")
     assert verdict.build is not None and verdict.build.cached and not verdict.cached
+
+
+def test_a_batch_of_groups_builds_and_judges_each_source_once(tmp_path: Path) -> None:
+    """As GRPO asks: 16 tasks with 8 samples each, of which a third are alike."""
+    tasks = [Task(id=str(rows), source=REFERENCE.replace("256,", f"{rows},")) for rows in range(33, 49)]
+    native = [RIGHT.replace("void kernel", f"// {number}\nvoid kernel") for number in range(5)]
+    batch = [request(native[sample % 5], task) for task in tasks for sample in range(8)]
+    settings = {**FAST, "cache_dir": str(tmp_path), "timing": False, "trials": 1, "distributions": []}
+    with make_executor(settings) as engine:
+        verdicts = engine.evaluate(batch)
+        references = {process.pid for process in processes_of(engine)}
+    assert {verdict.status for verdict in verdicts} == {"correct"}
+    assert sum(not verdict.cached for verdict in verdicts) == 16 * 5
+    assert sum(not verdict.build.cached for verdict in verdicts if verdict.build and not verdict.cached) == 5
+    assert len(list(tmp_path.glob("build/*/*/build.json"))) == 5
+    assert len(references) <= 1 + 16 + 4  # the forkserver, one for each task, and those that wait or go
 
 
 def test_verdicts_stream_in_the_order_in_which_they_are_made(executor: Executor) -> None:

@@ -9,8 +9,9 @@ from omegaconf import OmegaConf
 
 from kernelrl.candidate import Completion
 from kernelrl.errors import UserError
-from kernelrl.rewards import make_reward, names
-from kernelrl.verdict import Speedup, Verdict, Violation
+from kernelrl.rewards import Context, make_reward, names
+from kernelrl.rewards.speedup import rounded
+from kernelrl.verdict import Speedup, TrialError, Verdict, Violation
 
 CONFIGS = sorted((Path(__file__).parents[1] / "configs" / "reward").glob("*.yaml"))
 KERNEL = "```python\nclass ModelNew: pass\n```\n"
@@ -27,8 +28,8 @@ NO_KERNEL = verdict("illegal", "none", violations=(Violation(rule="no_kernel", e
 UNBUILT = verdict("compile_error", "legal")
 CRASHED = verdict("runtime_error", "compiled")
 WRONG = verdict("incorrect", "ran")
-SLOW = verdict("correct", "correct", speedup=(0.5, 0.6))
-FAST = verdict("correct", "correct", speedup=(2.0, 4.0))
+SLOW = verdict("correct", "correct", speedup=(0.5, 0.6), coverage=0.5)
+FAST = verdict("correct", "correct", speedup=(2.0, 4.0), coverage=1.0)
 UNTIMED = verdict("correct", "correct")
 CHEAT = verdict("illegal", "ran", violations=(Violation(rule="library_call", evidence="torch.relu"),), speedup=(9, 9))
 UNKNOWN = verdict("infrastructure", "compiled", fault="executor")
@@ -46,6 +47,9 @@ def shipped(name):
         ("autotriton", [0, 0, 0, 0, 1, 1, 1]),
         ("execution", [0, 0, 0.1, 0.2, 1, 1, 1]),
         ("rule", [0, 1, 1, 1, 1, 1, 1]),
+        ("kevin", [0, 0, 0, 0, 0.3 + 0.6, 0.3 + 4.0, 0.3]),
+        ("drkernel", [0, 0, 0, 0, 1 + 0.6 + 0.5, 1 + 3.0 + 1.0, 1]),
+        ("cuda_agent", [-1, -1, -1, -1, 1, 2, 1]),
     ],
 )
 def test_shipped_rewards(name, expected):
@@ -60,13 +64,22 @@ def test_infrastructure_is_never_scored_and_cheats_earn_nothing(path):
     assert reward.name == path.stem
     unknown = reward(COMPLETION, UNKNOWN)
     assert unknown.total is None and unknown.parts == {}
-    assert reward(COMPLETION, CHEAT).total == 0
+    assert reward(COMPLETION, CHEAT).total == reward.floor <= 0
 
 
 def test_no_composition_pays_a_cheat_more_than_an_honest_failure():
-    reward = make_reward({"name": "all", "terms": {name: {"weight": 1.0} for name in names()}})
-    assert reward(COMPLETION, CHEAT).total == 0
-    assert min(reward(Completion.parse(""), failed).total for failed in (NO_KERNEL, UNBUILT, CRASHED, WRONG)) >= 0
+    reward = make_reward({"name": "all", "floor": -2.0, "terms": {name: {"weight": 1.0} for name in names()}})
+    assert reward(COMPLETION, CHEAT).total == -2
+    assert min(reward(Completion.parse(""), failed).total for failed in (NO_KERNEL, UNBUILT, CRASHED, WRONG)) >= -2
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_no_shipped_reward_pays_a_cheat_more_than_an_honest_failure(path):
+    """In the company of honest successes, too."""
+    reward = make_reward(OmegaConf.load(path))
+    samples = [(COMPLETION, each) for each in (CHEAT, NO_KERNEL, WRONG, CRASHED, UNBUILT, FAST, SLOW)]
+    cheat, none, *honest = [score.total for score in reward.of_groups(samples, ["t"] * len(samples), progress=0.5)]
+    assert max(cheat, none) <= min(honest)
 
 
 def test_parts_hold_every_term_and_gate_unweighted():
@@ -134,9 +147,76 @@ def test_rewards_pickle():
         ({"correct": {"weight": -1}}, "reward.terms.correct.weight=-1"),
         ({"correct": {"weight": float("nan")}}, "reward.terms.correct.weight=nan"),
         ({"correct": {"weight": "much"}}, "reward.terms.correct.weight='much'"),
+        ({"correct": {"weight": {"start": 1, "end": -1}}}, "reward.terms.correct.weight.end=-1"),
+        ({"rule": {"penalties": {"library_call": 2}}}, "reward.terms.rule.penalties={'library_call': 2}"),
     ],
 )
 def test_bad_config_is_one_clear_line(terms, message):
     with pytest.raises(UserError) as error:
         make_reward({"name": "bad", "terms": terms})
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("speedup", "expected"), [(1.118, 1.11), (0.992, 1.0), (1.0, 1.0), (2.0, 2.0), (0.5, 0.5)])
+def test_rounding_is_towards_one(speedup, expected):
+    assert rounded(speedup) == expected
+
+
+def test_cuda_l1_standardises_in_the_group():
+    """Rounded speedups 4, 1, 0 (wrong): mean 5/3, standard deviation sqrt(26)/3."""
+    even = verdict("correct", "correct", speedup=(0.9, 0.992))
+    samples = [(COMPLETION, FAST), (COMPLETION, even), (COMPLETION, WRONG), (COMPLETION, CHEAT), (COMPLETION, UNKNOWN)]
+    scores = [score.total for score in shipped("cuda_l1").of_groups(samples[:3], "aaa", progress=0.0)]
+    assert scores == pytest.approx([7 / math.sqrt(26), -2 / math.sqrt(26), -5 / math.sqrt(26)])
+    assert [score.total for score in shipped("cuda_l1").of_groups(samples, "aaaaa", 0.0)][3:] == [-1.5, None]
+
+
+def test_a_group_of_one_and_a_group_of_equals_tell_nothing():
+    assert shipped("cuda_l1").of_groups([(COMPLETION, FAST)], ["t"], 0.0)[0].total == 0
+    assert [score.total for score in shipped("cuda_l1").of_groups([(COMPLETION, FAST)] * 2, "tt", 0.0)] == [0, 0]
+
+
+def test_cuda_agents_last_step_is_faster_than_torch_compile():
+    compiled = Speedup(median=1.2, low=1.1, high=1.3, pairs=9)
+    best = FAST.model_copy(update={"speedup_compiled": compiled})
+    assert shipped("cuda_agent")(COMPLETION, best).total == 3
+    close = verdict("correct", "correct", speedup=(1.0, 1.04))
+    assert shipped("cuda_agent")(COMPLETION, close).total == 1
+
+
+def test_brevity_compares_correct_completions_of_the_group():
+    def thinking(length):
+        return Completion.parse(f"<think>{'x' * length}</think>\n{KERNEL}")
+
+    reward = make_reward({"name": "b", "terms": {"brevity": {}}})
+    samples = [(thinking(10), SLOW), (thinking(30), FAST), (thinking(20), FAST), (thinking(1), WRONG)]
+    assert [score.total for score in reward.of_groups(samples, "tttt", 0.0)] == pytest.approx([1, 0, 0.5, 0])
+    assert reward(thinking(99), FAST).total == 1
+
+
+def test_partial_credit_is_the_share_of_right_trials():
+    errors = tuple(TrialError(trial=trial, kind="mismatch", inputs="task", message="") for trial in (0, 0, 2))
+    wrong = verdict("incorrect", "ran", errors=errors, trials=4)
+    reward = make_reward({"name": "p", "terms": {"correct": {"partial": True}}})
+    assert [reward(COMPLETION, each).total for each in (wrong, FAST, CHEAT)] == [0.5, 1, 0]
+
+
+def test_a_named_penalty_is_no_hard_zero():
+    terms = {"rule": {"penalties": {"library_call": 0.25}}}
+    lenient = make_reward({"name": "p", "terms": terms})
+    assert lenient(COMPLETION, CHEAT).total == 0.75
+    both = CHEAT.model_copy(update={"violations": (*CHEAT.violations, Violation(rule="no_kernel", evidence=""))})
+    assert lenient(COMPLETION, both).total == 0
+
+
+def test_a_weight_may_move_with_the_training():
+    terms = {"compiles": {"weight": {"start": 1.0, "end": 0.0, "until": 0.5}}, "correct": {}}
+    reward = make_reward({"name": "s", "terms": terms})
+    totals = [reward(COMPLETION, SLOW, Context(progress=progress)).total for progress in (0.0, 0.25, 0.5, 1.0)]
+    assert totals == pytest.approx([2.0, 1.5, 1.0, 1.0])
+
+
+def test_groups_are_kept_apart():
+    samples = [(COMPLETION, FAST), (COMPLETION, SLOW), (COMPLETION, FAST), (COMPLETION, FAST)]
+    scores = [score.total for score in shipped("cuda_l1").of_groups(samples, ["a", "a", "b", "b"], 0.0)]
+    assert scores == pytest.approx([1, -1, 0, 0])

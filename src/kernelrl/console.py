@@ -42,6 +42,7 @@ def set_up_logging() -> None:
         os.environ.setdefault(variable, "1")
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # its retries are many lines, and end in an error of ours
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl|peft")
+    warnings.filterwarnings("ignore", message="Unsupported layer type")  # PEFT's LN_TUNING on RMSNorm: it works
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true but no accelerator is found")
     handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler], force=True)

@@ -229,7 +229,8 @@ def _judge(work: _Work, name: str, drawn: list[tuple[str, Task, str]]) -> list[R
             for (_, task, _), completion in zip(drawn, completions, strict=True)
         ]
     )
-    scores = [work.reward(*pair) for pair in zip(completions, verdicts, strict=True)]
+    samples = list(zip(completions, verdicts, strict=True))
+    scores = work.reward.of_groups(samples, [task.id for _, task, _ in drawn], progress=1.0)
     return [
         Record(
             id=id,

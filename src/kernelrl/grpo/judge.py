@@ -50,7 +50,7 @@ class Judge:
         Args:
             prompts, completions: conversations, one per completion.
             task: JSON of each completion's task (a column of the data set).
-            trainer_state: its `global_step` is the policy step.
+            trainer_state: its `global_step` is the policy step, of `max_steps`.
             log_metric: adds a figure to the trainer's log.
         """
         parsed = [Completion.parse(messages[-1]["content"]) for messages in completions]
@@ -61,8 +61,9 @@ class Judge:
                 for task_, completion in zip(tasks, parsed, strict=True)
             ]
         )
-        scores = [self.reward(completion, verdict) for completion, verdict in zip(parsed, verdicts, strict=True)]
         step = trainer_state.global_step
+        progress = step / max(trainer_state.max_steps, 1)
+        scores = self.reward.of_groups(list(zip(parsed, verdicts, strict=True)), task, progress)
         first = self.rank * len(prompts)
         self.ledger.append(
             Record(

@@ -1,24 +1,26 @@
 """Rewards: what a verdict is worth. One file per reward, composed by config (`configs/reward`).
 
-A reward is a function `(Completion, Verdict, **parameters) -> float` in [0, 1], registered by `@reward(name)`. A run
-composes several: `total = sum over terms of weight x value x product of the term's gates`. Rewards read records, run
-nothing and know nothing of prompts, so they can be recomputed from a ledger.
+A reward is a function `(Completion, Verdict, Context, **parameters) -> float`, registered by `@reward(name)`. A run
+composes several: `total = sum over terms of weight x value x product of the term's gates`, never below the
+composition's `floor`, which is what cheats earn. Rewards read records, run nothing and know nothing of prompts, so they
+can be recomputed from a ledger.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 from kernelrl.candidate import Completion
 from kernelrl.errors import UserError
@@ -53,11 +55,44 @@ class Score:
     total: float | None
     """The composed reward; None: the executor learnt nothing (status `infrastructure`), so leave the sample out."""
     parts: dict[str, float] = field(default_factory=dict)
-    """Value of every term and gate before weighting, in [0, 1]."""
+    """Value of every term and gate before weighting."""
 
 
-EXECUTION = frozenset({"runs", "correct", "speedup"})
+Sample = tuple[Completion, Verdict]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a reward may know beside the completion and its verdict."""
+
+    group: Sequence[Sample] = ()
+    """All completions of the same prompt, this one among them, and their verdicts; empty: not known."""
+    progress: float = 1.0
+    """Share of the training that is done, 0 to 1."""
+
+
+ALONE = Context()
+
+EXECUTION = frozenset({"runs", "correct", "speedup", "tiers", "standardised_speedup", "coverage", "brevity"})
 """Rewards that cannot be known of a kernel that was compiled and not run: such a sample earns None."""
+
+
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Schedule(BaseModel):
+    """A weight that moves in a straight line over the progress of the training, and stays where it ends."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    start: Weight
+    end: Weight
+    until: float = Field(default=1.0, gt=0, le=1)
+    """Share of the training after which it is `end`."""
+
+    def at(self, progress: float) -> float:
+        """The weight when that share of the training is done."""
+        return self.start + (self.end - self.start) * min(progress / self.until, 1.0)
 
 
 class Term(BaseModel):
@@ -65,9 +100,16 @@ class Term(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    weight: Annotated[
+        Annotated[Weight, Tag("number")] | Annotated[Schedule, Tag("schedule")],
+        Discriminator(lambda value: "number" if not isinstance(value, Mapping | Schedule) else "schedule"),
+    ] = 1.0
     gates: tuple[str, ...] = ()
     """Names of rewards that multiply this term."""
+
+    def weight_at(self, progress: float) -> float:
+        """Its weight when that share of the training is done."""
+        return self.weight.at(progress) if isinstance(self.weight, Schedule) else self.weight
 
 
 @dataclass(frozen=True)
@@ -78,30 +120,47 @@ class Reward:
     terms: dict[str, Term]
     measures: dict[str, Measure]
     """Reward functions of all terms and gates, parameters bound."""
+    floor: float = 0.0
+    """What a cheat earns; nothing earns less."""
 
-    def __call__(self, completion: Completion, verdict: Verdict) -> Score:
+    def __call__(self, completion: Completion, verdict: Verdict, context: Context = ALONE) -> Score:
         """Score a completion by its verdict.
 
-        An illegal kernel earns exactly 0 whatever the terms say, and nothing earns less: cheating never pays more than
-        an honest failure.
+        An illegal kernel earns exactly `floor` whatever the terms say, and nothing earns less: cheating never pays more
+        than an honest failure. The one exception is a kernel that only breaks rules for which the composition's `rule`
+        names a penalty.
         """
         if verdict.status == "infrastructure" or (verdict.status == "not_run" and EXECUTION & self.measures.keys()):
             return Score(total=None)
-        parts = {name: measure(completion, verdict) for name, measure in self.measures.items()}
+        parts = {name: measure(completion, verdict, context) for name, measure in self.measures.items()}
         for name, value in parts.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"reward {name} returned {value}; a reward lies in [0, 1]")
-        if verdict.status == "illegal":
-            return Score(total=0.0, parts=parts)
+            if not math.isfinite(value):
+                raise ValueError(f"reward {name} returned {value}; a reward is a finite number")
+        if verdict.status == "illegal" and parts.get("rule", 0.0) <= 0:
+            return Score(total=self.floor, parts=parts)
         total = sum(
-            term.weight * parts[name] * math.prod(parts[gate] for gate in term.gates)
+            term.weight_at(context.progress) * parts[name] * math.prod(parts[gate] for gate in term.gates)
             for name, term in self.terms.items()
         )
-        return Score(total=float(total), parts=parts)
+        return Score(total=max(float(total), self.floor), parts=parts)
+
+    def of_groups(self, samples: Sequence[Sample], groups: Sequence[Hashable], progress: float) -> list[Score]:
+        """Score completions together.
+
+        Args:
+            samples: N completions and their verdicts.
+            groups: N keys; completions with the same key answer the same prompt.
+            progress: share of the training that is done.
+        """
+        members: defaultdict[Hashable, list[Sample]] = defaultdict(list)
+        for key, sample in zip(groups, samples, strict=True):
+            members[key].append(sample)
+        contexts = {key: Context(group=group, progress=progress) for key, group in members.items()}
+        return [self(*sample, contexts[key]) for key, sample in zip(groups, samples, strict=True)]
 
 
 def make_reward(cfg: Mapping[str, Any] | DictConfig) -> Reward:
-    """Compose a reward from its config: `{name: ..., terms: {reward name: {weight, gates, parameters...}}}`.
+    """Compose a reward from its config: `{name, floor, terms: {reward name: {weight, gates, parameters...}}}`.
 
     Raises:
         UserError: names the unknown reward or parameter, or the value that cannot be used.
@@ -113,7 +172,10 @@ def make_reward(cfg: Mapping[str, Any] | DictConfig) -> Reward:
     measures = {name: _bind(name, term.model_extra or {}) for name, term in terms.items()}
     for term in terms.values():
         measures |= {gate: _bind(gate, {}) for gate in term.gates if gate not in measures}
-    return Reward(name=settings.get("name", "unnamed"), terms=terms, measures=measures)
+    floor = settings.get("floor", 0.0)
+    if isinstance(floor, bool) or not isinstance(floor, int | float) or not math.isfinite(floor):
+        raise UserError(f"reward.floor={floor!r}: a cheat earns a finite number")
+    return Reward(name=settings.get("name", "unnamed"), terms=terms, measures=measures, floor=float(floor))
 
 
 def _make_term(name: str, options: Mapping[str, Any]) -> Term:
@@ -121,7 +183,8 @@ def _make_term(name: str, options: Mapping[str, Any]) -> Term:
         return Term.model_validate(options)
     except ValidationError as error:
         wrong = error.errors()[0]
-        where = ".".join(map(str, ("reward.terms", name, *wrong["loc"])))
+        place = [part for part in wrong["loc"] if part not in ("number", "schedule")]
+        where = ".".join(map(str, ("reward.terms", name, *place)))
         raise UserError(f"{where}={wrong['input']!r}: {wrong['msg']}") from None
 
 

@@ -1,12 +1,12 @@
 """Format reward: reasoning first, then one kernel and nothing else."""
 
 from kernelrl.candidate import Completion
-from kernelrl.rewards import reward
+from kernelrl.rewards import Context, reward
 from kernelrl.verdict import Verdict
 
 
 @reward("format")
-def well_formed(completion: Completion, verdict: Verdict) -> float:
+def well_formed(completion: Completion, verdict: Verdict, context: Context) -> float:
     """1 if the completion reasons in `<think>…</think>` and then answers with one block, the kernel, that ends it."""
     ends_in_block = completion.answer.rstrip().endswith(("```", "~~~"))
     return float(

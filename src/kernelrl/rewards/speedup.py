@@ -1,33 +1,115 @@
-"""Speed reward: how much faster than the reference?"""
+"""Speed rewards: how much faster than the reference?"""
 
 import math
+from statistics import fmean, pstdev
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from kernelrl.candidate import Completion
-from kernelrl.rewards import reward
+from kernelrl.rewards import Context, reward
 from kernelrl.verdict import Verdict
+
+Bound = Literal["low", "median"]
+
+
+def measured(verdict: Verdict, bound: Bound) -> float | None:
+    """The speedup of a correct kernel, or the lower end of its 95 % interval; None: wrong, or not timed."""
+    if not verdict.correct or verdict.speedup is None:
+        return None
+    return verdict.speedup.low if bound == "low" else verdict.speedup.median
+
+
+def rounded(speedup: float) -> float:
+    """To two decimals, towards 1: 1.118 -> 1.11, 0.992 -> 1.00. What noise may have made earns nothing.
+
+    Source: CUDA-L1 (arXiv 2507.14111), conservative rounding.
+    """
+    hundredths = round(speedup * 100, 6)
+    return (math.floor(hundredths) if speedup >= 1 else math.ceil(hundredths)) / 100
 
 
 @reward("speedup")
 def speedup(
     completion: Completion,
     verdict: Verdict,
+    context: Context,
     *,
-    bound: Literal["low", "median"] = "low",
-    cap: Annotated[float, Field(gt=1)] = 8.0,
+    form: Literal["log", "raw", "rounded"] = "log",
+    bound: Bound = "low",
+    cap: Annotated[float, Field(gt=1)] | None = 8.0,
 ) -> float:
-    """`clip(log s / log cap, 0, 1)`: 0 at the reference's speed or slower, 1 at `cap` times its speed or faster.
+    """How fast a correct kernel is; 0 for one that is wrong or was not timed.
 
-    The logarithm makes each doubling worth the same; the cap keeps one lucky sample from outweighing a group, as
-    `min(speedup, 3)` does in Dr. Kernel (arXiv 2602.05885). A speedup that was not measured earns 0.
+    `log`: `clip(log s / log cap, 0, 1)`: 0 at the reference's speed or slower, 1 at `cap` times its speed or faster;
+    each doubling is worth the same. `raw`: `min(s, cap)`, as in Kevin (arXiv 2507.11948; no cap) and Dr. Kernel (arXiv
+    2602.05885; cap 3). `rounded`: `min(s, cap)` of s rounded towards 1 (CUDA-L1, arXiv 2507.14111).
 
     Args:
+        form: the function of s.
         bound: which number of the 95 % interval s is. `low` pays only for what timing noise cannot explain.
-        cap: speedup that earns 1; a ratio above 1.
+        cap: speedup above which nothing more is paid; None: `raw` and `rounded` have no cap.
     """
-    if verdict.speedup is None:
+    s = measured(verdict, bound)
+    if s is None or s <= 0:
         return 0.0
-    s = verdict.speedup.low if bound == "low" else verdict.speedup.median
-    return min(max(math.log(s) / math.log(cap), 0.0), 1.0) if s > 0 else 0.0
+    if form == "log":
+        return min(max(math.log(s) / math.log(cap or 8.0), 0.0), 1.0)
+    return min(rounded(s) if form == "rounded" else s, cap or math.inf)
+
+
+@reward("standardised_speedup")
+def standardised_speedup(
+    completion: Completion,
+    verdict: Verdict,
+    context: Context,
+    *,
+    bound: Bound = "median",
+    clip: Annotated[float, Field(gt=0)] = 1.5,
+) -> float:
+    """`clip((r - mean) / std, -clip, clip)` of the rounded speedups r in the group; a wrong kernel has r = 0.
+
+    Source: CUDA-L1 (arXiv 2507.14111), smoothed reward with k = 1.5. In a group of one, or where all are alike, nothing
+    is told from anything: 0.
+
+    Args:
+        bound: which number of the 95 % interval the speedup is.
+        clip: k.
+    """
+    group = [rounded(measured(each, bound) or 0.0) for _, each in context.group if each.status != "infrastructure"]
+    spread = pstdev(group) if len(group) > 1 else 0.0
+    if spread == 0:
+        return 0.0
+    return min(max((rounded(measured(verdict, bound) or 0.0) - fmean(group)) / spread, -clip), clip)
+
+
+@reward("tiers")
+def tiers(
+    completion: Completion,
+    verdict: Verdict,
+    context: Context,
+    *,
+    wrong: float = -1.0,
+    right: float = 1.0,
+    faster: float = 2.0,
+    fastest: float = 3.0,
+    margin: Annotated[float, Field(ge=0)] = 0.05,
+    bound: Bound = "median",
+) -> float:
+    """A step for each thing achieved: wrong, right, faster than eager, faster than eager and `torch.compile`.
+
+    Source: CUDA-Agent (2026), rewards {-1, 1, 2, 3} with a margin of 5 %. The last step needs
+    `executor.compile_baseline=true`; where `torch.compile` was not measured, nobody reaches it.
+
+    Args:
+        wrong, right, faster, fastest: the steps.
+        margin: share by which a kernel must be faster.
+        bound: which number of the 95 % interval decides.
+    """
+    if not verdict.correct:
+        return wrong
+    s, compiled = measured(verdict, bound), verdict.speedup_compiled
+    if s is None or s <= 1 + margin:
+        return right
+    against_compiled = None if compiled is None else compiled.low if bound == "low" else compiled.median
+    return fastest if against_compiled is not None and against_compiled > 1 + margin else faster
