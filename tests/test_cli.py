@@ -46,7 +46,8 @@ def test_help_of_a_tool(capsys, command):
         (["pipline"], "error: unknown command 'pipline'; did you mean 'pipeline'?\n"),
         (
             ["xyz"],
-            "error: unknown command 'xyz'; choose one of curate, sft, grpo, eval, report, pipeline, check, doctor\n",
+            "error: unknown command 'xyz'; "
+            "choose one of curate, sft, grpo, eval, report, pipeline, check, reward, doctor\n",
         ),
         (["sft", "modle=tiny"], "error: unknown override 'modle'; did you mean 'model'?\n"),
         (["sft", "recipe=tox"], "error: no option 'tox' in config group 'recipe'; did you mean 'toy'?\n"),
