@@ -33,6 +33,7 @@ class Tool:
 
 TOOLS = {
     "check": Tool("judge one kernel, or a file of them, against a KernelBench-format reference", "kernelrl.check"),
+    "records": Tool("look at what a run wrote and how it was judged; export some of it for SFT", "kernelrl.browse"),
     "reward": Tool("`reward replay RUN`: what other rewards would have paid for a run's records", "kernelrl.replay"),
     "doctor": Tool("show what this machine can do, and what would have to be installed", "kernelrl.doctor"),
 }

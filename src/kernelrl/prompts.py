@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypedDict
 
 from kernelrl import dialects
@@ -50,6 +51,13 @@ def build_prompt(task: Task, dialect: str, style: str) -> list[Message]:
 def to_text(messages: list[Message]) -> str:
     """A conversation as plain text, for the ledger."""
     return "\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)
+
+
+def from_text(text: str) -> list[Message]:
+    """The conversation that `to_text` wrote."""
+    parts = re.split(r"(?:^|\n)\[(system|user|assistant)\]\n", text)[1:]
+    turns = zip(parts[::2], parts[1::2], strict=True)
+    return [{"role": role, "content": content} for role, content in turns]  # type: ignore[typeddict-item]
 
 
 def _user(content: str) -> Message:

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from omegaconf import OmegaConf
 from rich.table import Table
 
+from kernelrl.browse import read
 from kernelrl.candidate import Completion
 from kernelrl.configs import config_dir
-from kernelrl.console import make_console, set_up_logging, track
+from kernelrl.console import make_console, set_up_logging
 from kernelrl.errors import UserError
-from kernelrl.records import Ledger, Record
+from kernelrl.records import Record
 from kernelrl.rewards import Reward, Sample, make_reward
 
 USAGE = "kernelrl reward replay RUN [reward=[NAME,…]] [--stage grpo|eval|curate] [--json]"
@@ -71,26 +72,6 @@ def main(arguments: list[str]) -> int:
     summary = summarise(records, replayed)
     print(json.dumps(summary, indent=2)) if options.json else _print(summary)
     return 0
-
-
-def read(run: Path, stage: str) -> list[Record]:
-    """The records of one stage below a folder.
-
-    Raises:
-        UserError: there are none.
-    """
-    folders = sorted({path.parent for path in run.rglob("*.jsonl") if path.parent.name == "records"})
-    folders = folders or ([run] if any(run.glob("*.jsonl")) else [])
-    records = []
-    with track(sum(_num_lines(folder) for folder in folders), "reading records") as progress:
-        for folder in folders:
-            for record in Ledger(folder):
-                progress.advance()
-                if record.stage == stage:
-                    records.append(record)
-    if not records:
-        raise UserError(f"{run}: no record of stage {stage!r} in it; --stage names another (grpo, eval, curate)")
-    return records
 
 
 def replay(records: Sequence[Record], samples: Sequence[Sample], reward: Reward) -> Replayed:
@@ -175,10 +156,6 @@ def _breaks(record: Record, rule: str) -> bool:
 
 def _or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _num_lines(folder: Path) -> int:
-    return sum(path.read_bytes().count(b"\n") for path in folder.glob("*.jsonl"))
 
 
 def _names(values: list[str]) -> list[str]:
