@@ -67,7 +67,7 @@ def test_the_table_counts_the_verdicts(run, capsys):
 def test_an_export_is_a_data_set_for_sft(run, tmp_path):
     folder = tmp_path / "set"
     assert main([str(run), "--status", "correct", "--export", str(folder)]) == 0
-    rows = read_table(folder / "train.parquet", ["prompt", "completion", "task_id", "reasoning", "speedup_low"])
+    rows = read_table(folder / "sft.parquet", ["prompt", "completion", "task_id", "reasoning", "speedup_low"])
     assert [row["task_id"] for row in rows] == ["a", "b"]  # equal completions of a task are one row
     assert rows[0]["prompt"] == PROMPT
     assert rows[0]["completion"] == [{"role": "assistant", "content": COMPLETION}]

@@ -164,7 +164,7 @@ def _code(text: str) -> Syntax:
 
 
 def _export(folder: Path, records: Sequence[Record]) -> None:
-    """Write a `train.parquet` that `kernelrl sft sft.data=FOLDER` reads; equal completions of a task once."""
+    """Write a `sft.parquet` that `kernelrl sft sft.data=FOLDER` reads; equal completions of a task once."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for record in records:
         completion = Completion.parse(record.completion)
@@ -185,7 +185,7 @@ def _export(folder: Path, records: Sequence[Record]) -> None:
                 "record": record.id,
             },
         )
-    path = folder / "train.parquet"
+    path = folder / "sft.parquet"
     if path.exists():
         raise UserError(f"--export {folder}: it holds a data set already; name another folder")
     write_table(path, list(rows.values()), EXPORTED)
