@@ -51,6 +51,7 @@ def test_every_completion_gets_a_reward_and_a_record(tmp_path, executor_cache):
     assert [record.verdict.status for record in records][:3] == ["correct", "incorrect", "compile_error"]
     assert metrics["correct"] == 0.2 and metrics["parsed"] == 0.8 and metrics["legal"] == 0.6
     assert metrics["compiled"] == 0.4 and metrics["infrastructure"] == 0.0
+    assert metrics["broke/no_kernel"] == 0.4 and metrics["broke/library_call"] == 0.2 and metrics["coverage"] > 0.5
 
 
 class Broken:

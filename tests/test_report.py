@@ -185,6 +185,8 @@ def make_run(folder, num_tasks=40, samples=4):
             "correct": 0.42 + 0.28 * step / 120 + noise[1, i],
             "speedup_low": 1.3 + 0.4 * step / 120 + noise[3, i],
             "entropy": 0.4 - 0.2 * step / 120,
+            "broke/library_call": 0.02 + 0.1 * step / 120,
+            "coverage": 0.97,
             "frac_reward_zero_std": 0.3 + 0.2 * step / 120,
         }
         for i, step in enumerate(steps)
@@ -252,7 +254,7 @@ def test_the_report_shows_every_part_of_a_run(cfg):
         assert words in page.text, words
     value = results["policies"]["grpo"]["figures"]["correct"]["value"]
     assert f"{value:.1%}" in page.text
-    assert page.tags.count("svg") == 5
+    assert page.tags.count("svg") == 6
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
 

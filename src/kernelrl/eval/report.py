@@ -169,7 +169,9 @@ def _plot_sft(entries: Sequence[Mapping[str, float]]) -> Markup | None:
 
 
 def _plot_grpo(entries: Sequence[Mapping[str, float]]) -> list[Markup]:
-    parts = sorted({name for entry in entries for name in entry if name.startswith("reward/")})
+    names = sorted({name for entry in entries for name in entry})
+    parts = [name for name in names if name.startswith("reward/")]
+    broken = [name for name in names if name.startswith("broke/")]
     rows: list[list[tuple[str, dict[str, str], bool]]] = [
         [
             ("Reward", {"reward": "reward"}, False),
@@ -180,6 +182,10 @@ def _plot_grpo(entries: Sequence[Mapping[str, float]]) -> list[Markup]:
             ("Speedup of correct kernels, lower bound", {"speedup": "speedup_low"}, False),
             ("Entropy", {"entropy": "entropy"}, False),
             ("Groups without signal", {"share": "frac_reward_zero_std"}, True),
+        ],
+        [
+            ("Completions that broke a rule", {name.removeprefix("broke/"): name for name in broken}, True),
+            ("Share of a correct kernel's time in its own kernels", {"coverage": "coverage"}, True),
         ],
     ]
     plotted = []

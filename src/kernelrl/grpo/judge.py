@@ -93,7 +93,11 @@ def _read_task(text: str) -> Task:
 
 
 def _metrics(verdicts: Sequence[Verdict], scores: Sequence[Score]) -> dict[str, float]:
-    """Share of completions that passed each stage, mean lower bound of the correct ones' speedup, mean reward parts."""
+    """Figures of one batch, for the trainer's log.
+
+    Share of completions that passed each stage and that broke each rule (`broke/RULE`), of the correct ones mean lower
+    bound of the speedup and share of time in their own kernels, and mean reward parts.
+    """
     known = [verdict for verdict in verdicts if verdict.status != "infrastructure"]
     metrics = {"infrastructure": 1 - len(known) / len(verdicts)}
     if known:
@@ -103,6 +107,12 @@ def _metrics(verdicts: Sequence[Verdict], scores: Sequence[Score]) -> dict[str, 
             "compiled": fmean(verdict.legal and verdict.reached("compiled") for verdict in known),
             "correct": fmean(verdict.correct for verdict in known),
         }
+        for rule in sorted({violation.rule for verdict in known for violation in verdict.violations}):
+            broke = [any(violation.rule == rule for violation in verdict.violations) for verdict in known]
+            metrics[f"broke/{rule}"] = fmean(broke)
+    covered = [verdict.coverage for verdict in known if verdict.correct and verdict.coverage is not None]
+    if covered:
+        metrics["coverage"] = fmean(covered)
     timed = [verdict.speedup.low for verdict in known if verdict.correct and verdict.speedup]
     if timed:
         metrics["speedup_low"] = fmean(timed)
