@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from omegaconf import OmegaConf
 
+from kernelrl import rewards
+from kernelrl.candidate import Completion
 from kernelrl.cli import TOOLS
 from kernelrl.configs import compose_config
 from kernelrl.stages import STAGES
@@ -44,7 +47,7 @@ def test_every_command_is_known_and_its_overrides_fit(line, monkeypatch):
         compose_config(command, overrides)
     else:
         assert command in TOOLS
-        files = [word for word in words if "=" not in word and not word.startswith("-")]
+        files = [word for word in words if "=" not in word and not word.startswith("-")] if command == "check" else []
         assert all(Path(file).is_file() for file in files)
 
 
@@ -76,3 +79,17 @@ def test_the_verdict_page_names_every_field_and_status():
     assert words >= Verdict.model_fields.keys() | set(get_args(Status)) | set(STAGES_OF_A_VERDICT)
     for part in (Violation, TrialError, Speedup, Build):
         assert ", ".join(part.model_fields) in page
+
+
+def test_the_readmes_reward_is_one(monkeypatch):
+    page = (ROOT / "README.md").read_text()
+    [source] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "@reward" in block]
+    [config] = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "terms:" in block]
+    rewards.names()  # registers those that are shipped
+    monkeypatch.setattr(rewards, "_measures", dict(rewards._measures))
+    exec(source, {"__name__": "kernelrl.rewards.short"})
+    reward = rewards.make_reward(OmegaConf.create(config))
+    completion = Completion.parse("```python\nclass ModelNew: pass\n```\n")
+    right = Verdict(task_id="t", candidate="c", status="correct", stage="correct", dialect="cpp", device="cpu")
+    length = len("class ModelNew: pass")
+    assert reward(completion, right).total == pytest.approx(1 + 0.2 * (1 - length / 1500), abs=1e-3)
