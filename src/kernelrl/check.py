@@ -36,7 +36,7 @@ main overrides:
   dialect=cpp|triton|cuda|python   otherwise seen from the kernel's source
   executor.trials=N        runs on fresh inputs whose outputs must be right
   executor.timing=false    check only
-  executor.device=cuda     otherwise a GPU where there is one
+  executor.device=cuda     on the GPU instead of the CPU (not for dialect cpp)
 
 exit code: 0 correct and legal, 1 not, 2 bad usage (a reference that does not run is one), 3 the machine failed
 and nothing was learnt.

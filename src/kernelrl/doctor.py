@@ -278,12 +278,12 @@ def _dialects(compilers: list[Finding], gpu: bool) -> Iterator[Finding]:
         elif name == "triton" and find_spec("triton") is None:
             yield Finding("dialects", name, "missing", "needs triton", "pip install triton")
         elif name == "triton" and gpu:
-            yield Finding("dialects", name, "ok", "compiled, run and timed on the GPU")
+            yield Finding("dialects", name, "ok", "compiled, run and timed on the GPU (executor.device=cuda)")
         elif name == "triton":
             detail = "run in Triton's interpreter, not timed; compiled for a named GPU (executor.gpu_arch)"
             yield Finding("dialects", name, "limited", detail)
         elif name == "cuda" and gpu and "nvcc" in working:
-            yield Finding("dialects", name, "ok", "compiled, run and timed on the GPU")
+            yield Finding("dialects", name, "ok", "compiled, run and timed on the GPU (executor.device=cuda)")
         elif name == "cuda":
             works = "nvcc" in working
             detail = "compiled for a named GPU (executor.gpu_arch), not run" if works else "needs nvcc"

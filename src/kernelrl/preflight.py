@@ -89,3 +89,5 @@ def require_machine(dialect: str, device: str) -> None:
 
         if not torch.cuda.is_available():
             raise UserError(f"executor.device={device}: torch sees no GPU here; see `kernelrl doctor`")
+        if dialect == "cpp":
+            raise UserError(f"executor.device={device}: C++ kernels run on the CPU; use executor.device=cpu")

@@ -1,4 +1,4 @@
-"""Triton: `@triton.jit` kernels, run on a GPU where there is one and in Triton's interpreter otherwise."""
+"""Triton: `@triton.jit` kernels, run on a GPU with `executor.device=cuda` and in Triton's interpreter otherwise."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class ExecutorSettings(BaseModel):
     engine: Literal["local"] = "local"
     protocol: str = "kernelrl"
     """Name that the verdicts carry for these settings."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where candidates run; `auto`: on the first CUDA device where there is one."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where candidates run: `cuda` is the first CUDA device, for every dialect but `cpp`."""
     workers: PositiveInt | None = None
     """Number of candidates that are built or prepared at once; None: one per core."""
     threads: PositiveInt | None = None

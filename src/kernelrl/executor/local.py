@@ -50,10 +50,9 @@ class LocalExecutor:
     """
 
     def __init__(self, settings: ExecutorSettings):
-        gpu = settings.device != "cpu" and torch.cuda.is_available()
-        if settings.device == "cuda" and not gpu:
+        if settings.device == "cuda" and not torch.cuda.is_available():
             raise UserError("executor.device=cuda: torch sees no CUDA device here; use executor.device=cpu")
-        self.settings = settings.model_copy(update={"device": "cuda" if gpu else "cpu"})
+        self.settings = settings
         self._lock = threading.Lock()
         self._jobs: dict[int, _Job] = {}
         self._numbers = itertools.count()

@@ -181,6 +181,8 @@ class Service:
 
     def verdict(self, request: Request) -> Verdict:
         """Judge one request, or recall it. Never raises: whatever is not the candidate's fault is `infrastructure`."""
+        if self.on_gpu and request.dialect == "cpp":
+            return _not_known(request, "cuda", "task", "C++ kernels run on the CPU: use executor.device=cpu")
         key = self._key(request)
         try:
             if self.settings.verdict_cache and (known := self.verdicts.get(key)) is not None:
