@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 import pyarrow as pa
 from rich.columns import Columns
@@ -20,6 +20,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from kernelrl.arguments import Parser
 from kernelrl.candidate import Completion
 from kernelrl.console import console, make_console, set_up_logging, track
 from kernelrl.data.tables import write_table
@@ -193,16 +194,11 @@ def _export(folder: Path, records: Sequence[Record]) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise UserError(f"{message}; see `kernelrl records --help`")
-
     parser = Parser(
         prog="kernelrl records",
         usage=USAGE,
         description="Look at the records of a run, or take some of them along.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", metavar="RUN", help="folder of a run, a stage or a ledger")
     parser.add_argument("--stage", choices=["curate", "grpo", "eval"], help="of this stage only")

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from omegaconf import DictConfig
 from rich.panel import Panel
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelrl import dialects
+from kernelrl.arguments import Parser
 from kernelrl.candidate import MAX_SOURCE_CHARS, Candidate
 from kernelrl.configs import compose_config
 from kernelrl.console import console, make_console, set_up_logging
@@ -81,18 +82,12 @@ def detect_dialect(source: str) -> str:
     return "cuda" if "cuda_sources" in keywords else "cpp"
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see `kernelrl check --help`")
-
-
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog="kernelrl check",
         usage=USAGE,
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("words", nargs="*", metavar="FILE | key=value", help="reference, kernel, overrides")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON and nothing else")

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from omegaconf import OmegaConf
 from rich.table import Table
 
+from kernelrl.arguments import Parser
 from kernelrl.browse import read
 from kernelrl.candidate import Completion
 from kernelrl.configs import config_dir
@@ -204,16 +205,11 @@ def _figure(value: float | None) -> str:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise UserError(f"{message}; see `kernelrl reward --help`")
-
     parser = Parser(
         prog="kernelrl reward",
         usage=USAGE,
         description="Compute rewards again from the records of a run.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("what", choices=["replay"], metavar="replay")
     parser.add_argument("words", nargs="+", metavar="RUN", help="the run's folder, and reward=[NAME,…]")

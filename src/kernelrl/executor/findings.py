@@ -50,10 +50,17 @@ class Findings:
     def widths(self) -> tuple[float, float]:
         """Width of the interval of the median speedup as the calls so far scatter, and as all of them may be off
         together: the second stays, however many calls there are. Both as a share of the speedup."""
-        ours, theirs = (self._net([getattr(call, who) for call in self.calls]) for who in ("reference", "candidate"))
+        ours, theirs = (self._net(seconds) for seconds in (self._reference, self._candidate))
         low, high = median_interval(ours / theirs)
-        off = UNCERTAINTY * self.overhead * (1 / np.median(ours) + 1 / np.median(theirs))
-        return (high - low) / float(np.median(ours / theirs)), 2 * float(off)
+        return (high - low) / float(np.median(ours / theirs)), 2 * (self._common(ours) + self._common(theirs))
+
+    @property
+    def _reference(self) -> list[float]:
+        return [call.reference for call in self.calls]
+
+    @property
+    def _candidate(self) -> list[float]:
+        return [call.candidate for call in self.calls]
 
     @property
     def overhead(self) -> float:
@@ -64,16 +71,19 @@ class Findings:
         """The program's own part of times."""
         return np.maximum(np.array(seconds) - self.overhead, RESOLUTION * self.overhead)
 
+    def _common(self, net: NDArray[np.float64]) -> float:
+        """Share by which all of these times may be off together."""
+        return UNCERTAINTY * self.overhead / float(np.median(net))
+
     def _ratio(self, baseline: list[float]) -> Speedup:
         """Speedup over a baseline, timed in the same turns.
 
         The exact interval of the median says how far the pairs scatter, and is widened by what they have in common:
         where a process lies in memory and how it was scheduled makes all of its times a little longer or shorter.
         """
-        ours, theirs = self._net(baseline), self._net([call.candidate for call in self.calls])
+        ours, theirs = self._net(baseline), self._net(self._candidate)
         low, high = median_interval(ours / theirs)
-        off = UNCERTAINTY * self.overhead
-        ours_off, theirs_off = off / float(np.median(ours)), off / float(np.median(theirs))
+        ours_off, theirs_off = self._common(ours), self._common(theirs)
         low, high = low * (1 - ours_off) / (1 + theirs_off), high * (1 + ours_off) / (1 - theirs_off)
         return Speedup(median=float(np.median(ours / theirs)), low=low, high=high, pairs=len(self.calls))
 
@@ -96,9 +106,9 @@ class Findings:
                 overhead_ms=self.overhead * 1e3,
             )
         if status == "correct" and self.calls:
-            speedup = self._ratio([call.reference for call in self.calls])
-            reference_ms = float(np.median(self._net([call.reference for call in self.calls]))) * 1e3
-            candidate_ms = float(np.median(self._net([call.candidate for call in self.calls]))) * 1e3
+            speedup = self._ratio(self._reference)
+            reference_ms = float(np.median(self._net(self._reference))) * 1e3
+            candidate_ms = float(np.median(self._net(self._candidate))) * 1e3
             times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
             feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
             compiled = [call.compiled for call in self.calls if call.compiled is not None]
