@@ -52,6 +52,8 @@ def test_a_killed_service_heals_and_every_candidate_gets_its_verdict(engine: Exe
     verdicts |= dict(stream)
     assert sorted(verdicts) == list(range(8))
     assert {verdict.status for verdict in verdicts.values()} == {"correct"}
+    (health,) = engine.health()
+    assert health.alive and health.judged == 8 and health.retried >= 1 and health.queued == health.running == 0
 
 
 def test_a_killed_forkserver_heals_too(engine: Executor) -> None:

@@ -99,6 +99,25 @@ def deciding_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in INCIDENTAL}
 
 
+class NodeHealth(BaseModel):
+    """How one machine of an engine is doing, as its engine sees it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    node: str
+    """Name of the machine."""
+    alive: bool
+    queued: int
+    """Requests handed to this machine that it has not begun, as far as the engine can tell."""
+    running: int
+    """Requests that are being judged."""
+    judged: int
+    """Verdicts since the engine started."""
+    retried: int
+    """Requests that had to be handed out again, because their service or their machine was lost."""
+    last_error: str = ""
+
+
 class Executor(Protocol):
     """Judges candidates. Thread-safe; close it or use it as a context manager."""
 
@@ -108,6 +127,10 @@ class Executor(Protocol):
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
         """(index, verdict) as they come, each index once."""
+        ...
+
+    def health(self) -> list[NodeHealth]:
+        """One entry per machine. Cheap; may be asked from another thread at any time."""
         ...
 
     def close(self) -> None: ...

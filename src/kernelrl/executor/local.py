@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import platform
 import queue
 import signal
 import socket
@@ -19,7 +20,7 @@ import torch
 
 from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.executor import wire
-from kernelrl.executor.api import ExecutorSettings, Request
+from kernelrl.executor.api import ExecutorSettings, NodeHealth, Request
 from kernelrl.verdict import Verdict
 
 MAX_STARTS = 3
@@ -59,6 +60,8 @@ class LocalExecutor:
         self._connection: socket.socket | None = None
         self._service: subprocess.Popen[bytes] | None = None
         self._closed = False
+        self._judged = self._retried = 0
+        self._last_error = ""
 
     def __enter__(self) -> LocalExecutor:
         return self
@@ -94,6 +97,23 @@ class LocalExecutor:
                     yield index, verdict.model_copy(update=copy)
         finally:
             self._cancel(numbers)
+
+    def health(self) -> list[NodeHealth]:
+        """This machine. As many requests as there are workers count as running."""
+        with self._lock:
+            waiting = len(self._jobs)
+            running = min(waiting, self.settings.workers or len(os.sched_getaffinity(0)))
+            return [
+                NodeHealth(
+                    node=platform.node(),
+                    alive=not self._closed and (self._service is None or self._service.poll() is None),
+                    queued=waiting - running,
+                    running=running,
+                    judged=self._judged,
+                    retried=self._retried,
+                    last_error=self._last_error,
+                )
+            ]
 
     def close(self) -> None:
         """End the service and everything that it started."""
@@ -132,6 +152,7 @@ class LocalExecutor:
     def _send(self, number: int, job: _Job) -> None:
         assert self._connection is not None
         job.starts += 1
+        self._retried += job.starts > 1
         with contextlib.suppress(OSError):  # the listener sees the service's end and hands the job on
             wire.send(self._connection, {"number": number, "request": job.request.model_dump(mode="json")})
 
@@ -164,10 +185,13 @@ class LocalExecutor:
                 job = self._jobs.get(number)
                 if job is None:
                     continue  # cancelled
+                if verdict.status == "infrastructure":
+                    self._last_error = verdict.feedback
                 if verdict.fault == "executor" and job.starts < MAX_STARTS:
                     self._send(number, job)
                     continue
                 del self._jobs[number]
+                self._judged += 1
             job.results.put((job.indices, verdict))
         self._recover(connection)
 
