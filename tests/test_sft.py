@@ -49,8 +49,9 @@ def test_it_leaves_base_final_and_log(cfg, capfd):
 def test_only_the_completion_is_learnt(cfg, tmp_path):
     rows = pq.read_table(f"{cfg.curate.folder}/sft_train.parquet").to_pylist()
     texts = [message["content"] for row in rows for message in [*row["prompt"], *row["completion"]]]
-    model, tokenizer = models.make_base(cfg.model, texts, seed=0)
-    trainer = sft.make_trainer(cfg, model, tokenizer, rows[:4], tmp_path / "run")
+    models.save_policy(*models.make_base(cfg.model, texts, seed=0), tmp_path / "base")
+    trainer = sft.make_trainer(cfg, tmp_path / "base", tmp_path / "run", rows[:4])
+    tokenizer = trainer.processing_class
     batch = next(iter(trainer.get_train_dataloader()))
     learnt = [ids[labels != -100] for ids, labels in zip(batch["input_ids"], batch["labels"], strict=True)]
     completions = {row["completion"][0]["content"] + models.END for row in rows[:4]}

@@ -129,6 +129,11 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
     partial = folder.with_name(f"{folder.name}.partial")
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
+    publish(partial, folder)
+
+
+def publish(partial: Path, folder: Path) -> None:
+    """Give a policy that is whole its name."""
     if folder.exists():  # a killed run wrote it but did not get to say so
         shutil.rmtree(folder)
     partial.rename(folder)

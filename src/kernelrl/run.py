@@ -38,7 +38,7 @@ class StageFolder:
 
     def finish(self, figures: Mapping[str, Any]) -> None:
         """Mark the stage as finished. `figures` is what a reader wants to know about it; JSON values."""
-        if _is_main_rank():
+        if is_main_rank():
             write_json(self.path / DONE, {"version": __version__, **figures})
 
 
@@ -67,7 +67,7 @@ def open_stage(
         raise UserError(
             f"{name}: cannot create folder {folder}: {error.strerror}; choose another output_dir="
         ) from None
-    if not _is_main_rank():  # the main rank locks, compares and writes for all
+    if not is_main_rank():  # the main rank locks, compares and writes for all
         yield StageFolder(folder, is_done(folder))
         return
     with open(folder / LOCK, "a+") as lock:
@@ -108,7 +108,8 @@ def require_free_disk(folder: str | Path, num_bytes: int) -> None:
         )
 
 
-def _is_main_rank() -> bool:
+def is_main_rank() -> bool:
+    """Whether this process is the one that writes for all that train together, as torch numbers them."""
     return os.environ.get("RANK", "0") == "0"
 
 

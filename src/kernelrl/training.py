@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,9 @@ from transformers import (
     TrainingArguments,
 )
 
+from kernelrl import interruption, ranks
 from kernelrl.console import track
+from kernelrl.models import publish
 from kernelrl.records import digest, write_atomically, write_json
 from kernelrl.run import require_free_disk
 
@@ -40,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class StageCallback(TrainerCallback):
-    """Writes the stage's `log.jsonl` and seals every checkpoint.
+    """Writes the stage's `log.jsonl`, seals every checkpoint, and stops after one where the run is told to.
 
     Each line of the log is what the trainer logged (TRL's names) plus `step` and `seconds`, the wall time spent in
     training so far over all resumed parts. Lines that a resumed run is about to repeat are dropped.
@@ -76,9 +78,45 @@ class StageCallback(TrainerCallback):
         with open(self.log_file, "a") as file:
             file.write(json.dumps({"step": state.global_step, "seconds": round(seconds, 3), **numbers}) + "\n")
 
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if ranks.any_rank(interruption.received()):
+            interruption.follow()
+            control.should_save = control.should_training_stop = True
+
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        ranks.wait_for_all()  # each writes a part
         if state.is_world_process_zero and args.output_dir:
             seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+def train(trainer: Trainer, stage: Path, save: Callable[[], None]) -> None:
+    """Train from the last whole checkpoint of the stage, then save what came of it.
+
+    Args:
+        save: called by every rank, when all steps are done.
+
+    Raises:
+        Interrupted: the run was told to stop; it saved a checkpoint first.
+    """
+    checkpoint = ranks.from_main(lambda: last_checkpoint(stage / CHECKPOINTS))
+    with interruption.deferred():
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if not interruption.received() or trainer.state.global_step >= trainer.state.max_steps:
+            save()
+        ranks.wait_for_all()
+
+
+def save_final(trainer: Trainer, folder: Path) -> None:
+    """Write model (or adapter) and tokenizer so that `models.load_policy` finds them whole or not at all.
+
+    To be called by every rank: each may hold a share of the weights.
+    """
+    partial = folder.with_name(f"{folder.name}.partial")
+    trainer.save_model(str(partial))
+    ranks.wait_for_all()
+    if trainer.is_world_process_zero():
+        (partial / "training_args.bin").unlink()  # it names this run's folders: equal policies would differ
+        publish(partial, folder)
 
 
 @contextmanager

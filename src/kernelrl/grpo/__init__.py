@@ -15,18 +15,18 @@ import datasets
 from omegaconf import DictConfig
 from trl import GRPOConfig, GRPOTrainer
 
-from kernelrl import models
+from kernelrl import models, ranks
 from kernelrl.configs import read_node, to_dict
 from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.executor.api import deciding_settings, make_executor
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
-from kernelrl.grpo.judge import Judge
+from kernelrl.grpo.judge import Judge, SharedJudge
 from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.grpo.verifier import Verifier
 from kernelrl.grpo.watch import WatchCallback
 from kernelrl.records import Ledger, digest
 from kernelrl.rewards import Reward, make_reward
-from kernelrl.run import open_stage
+from kernelrl.run import is_main_rank, open_stage
 from kernelrl.tracking import report_to
 from kernelrl.training import (
     CHECKPOINTS,
@@ -37,7 +37,9 @@ from kernelrl.training import (
     last_checkpoint,
     read_log,
     require_disk_for_checkpoints,
+    save_final,
     show_progress,
+    train,
 )
 
 log = logging.getLogger(__name__)
@@ -71,51 +73,57 @@ def run(cfg: DictConfig) -> Path:
     with open_stage("grpo", cfg.grpo.folder, settings) as stage:
         if stage.done:
             return stage.path
-        model, tokenizer = models.load_policy(policy_folder)
-        require_disk_for_checkpoints(stage.path, model, cfg.grpo.trainer.get("save_total_limit"))
         arguments = GRPOConfig(
-            **to_dict(cfg.grpo.trainer),
+            **ranks.trainer_fields("grpo", cfg.grpo.trainer, cfg.parallel),
             output_dir=str(stage.path / CHECKPOINTS),
             seed=cfg.seed,
             report_to=report_to(cfg, "grpo"),
             reward_weights=[1.0, reward.plan.weight] if reward.plan else None,
         )
-        checkpoint = last_checkpoint(stage.path / CHECKPOINTS)
-        ledger = Ledger(stage.path / "records", shard=f"rank{arguments.process_index}")
-        _set_aside_repeated(ledger, checkpoint)
-        with make_executor(to_dict(cfg.executor)) as executor, contextlib.ExitStack() as stack:
-            verifier = None
-            if "verifier" in cfg:
-                verifier = stack.enter_context(contextlib.closing(Verifier(cfg.verifier)))
-            retest = Retest(executor, retest_settings)
-            retest.learn(ledger)
-            judge = Judge(
-                executor,
-                reward,
-                ledger,
-                cfg.dialect,
-                policy=cfg.name,
-                retest=retest,
-                references=references,
-                verifier=verifier,
-                rank=arguments.process_index,
-            )
+        model, tokenizer = models.load_policy(policy_folder)  # after the arguments: they say how the ranks share it
+        require_disk_for_checkpoints(stage.path, model, cfg.grpo.trainer.get("save_total_limit"))
+        with contextlib.ExitStack() as stack:
+            judge = None
+            if is_main_rank():
+                ledger = Ledger(stage.path / "records")
+                _set_aside_repeated(ledger, last_checkpoint(stage.path / CHECKPOINTS))
+                judge = _make_judge(cfg, stack, reward, ledger, retest_settings, references)
+            shared = SharedJudge(judge)
             trainer_class = HierarchicalGRPOTrainer if reward.plan else GRPOTrainer
             trainer = trainer_class(
                 model=model,
-                reward_funcs=[judge, PlanReward(judge)] if reward.plan else judge,
+                reward_funcs=[shared, PlanReward(shared)] if reward.plan else shared,
                 args=arguments,
                 train_dataset=datasets.Dataset.from_list(rows),
                 processing_class=tokenizer,
                 peft_config=adapter,
                 callbacks=[StageCallback(stage.path / LOG), WatchCallback(stage.path / LOG)],
             )
+
+            def save() -> None:
+                save_final(trainer, stage.path / FINAL)
+                seconds = read_log(stage.path / LOG)[-1]["seconds"]
+                stage.finish({"steps": trainer.state.global_step, "seconds": seconds})
+
             with show_progress(trainer, "grpo", ["reward", "correct"]):
-                trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        if trainer.is_world_process_zero():
-            models.save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, stage.path / FINAL)
-        stage.finish({"steps": trainer.state.global_step, "seconds": read_log(stage.path / LOG)[-1]["seconds"]})
+                train(trainer, stage.path, save)
         return stage.path
+
+
+def _make_judge(
+    cfg: DictConfig,
+    stack: contextlib.ExitStack,
+    reward: Reward,
+    ledger: Ledger,
+    retest_settings: RetestSettings,
+    references: dict[str, list[str]],
+) -> Judge:
+    """The judge, with an executor and a verifier that end with the stack."""
+    executor = stack.enter_context(make_executor(to_dict(cfg.executor)))
+    retest = Retest(executor, retest_settings)
+    retest.learn(ledger)
+    verifier = stack.enter_context(contextlib.closing(Verifier(cfg.verifier))) if "verifier" in cfg else None
+    return Judge(executor, reward, ledger, cfg.dialect, cfg.name, retest, references, verifier)
 
 
 def _read_references(path: Path, reward: Reward) -> dict[str, list[str]]:

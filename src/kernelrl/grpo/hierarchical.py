@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from trl import GRPOTrainer
 
 from kernelrl.candidate import Completion
-from kernelrl.grpo.judge import Judge
+from kernelrl.grpo.judge import SharedJudge
 
 
 class PlanReward:
@@ -22,7 +22,7 @@ class PlanReward:
 
     __name__ = "plan"
 
-    def __init__(self, judge: Judge):
+    def __init__(self, judge: SharedJudge):
         self.judge = judge
 
     def __call__(self, prompts: list[Any], **columns: Any) -> list[float | None]:

@@ -1,16 +1,17 @@
-"""`Judge`: the one reward function that `GRPOTrainer` sees: completions in, verdicts to the ledger, rewards out."""
+"""The one reward function that `GRPOTrainer` sees: completions in, verdicts to the ledger, rewards out."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
 from transformers import TrainerState
 
-from kernelrl import __version__
+from kernelrl import __version__, ranks
 from kernelrl.candidate import Completion
 from kernelrl.executor.api import Executor, Request
 from kernelrl.grpo.retest import Retest
@@ -45,7 +46,6 @@ class Judge:
         retest: Retest,
         references: Mapping[str, Sequence[str]],
         verifier: Verifier | None = None,
-        rank: int = 0,
     ):
         self.executor = executor
         self.reward = reward
@@ -55,7 +55,6 @@ class Judge:
         self.retest = retest
         self.references = references
         self.verifier = verifier
-        self.rank = rank
         self.plans: list[float | None] = []
         """What the plans of the last batch earned, where the reward pays them by themselves."""
 
@@ -89,10 +88,9 @@ class Judge:
         samples, ids = list(zip(parsed, verdicts, strict=True)), [each.id for each in tasks]
         opinions = [None] * len(parsed) if self.verifier is None else self.verifier.opinions(tasks, parsed, verdicts)
         scores = self.reward.of_groups(samples, ids, progress, self.references, opinions)
-        first = self.rank * len(prompts)
         self.ledger.append(
             Record(
-                id=f"grpo/{step}/{first + index}",
+                id=f"grpo/{step}/{index}",
                 stage="grpo",
                 step=step,
                 policy=self.policy,
@@ -127,6 +125,46 @@ class Judge:
             if completion.source is not None and id in self.references
         ]
         return {"similarity": float(bleu_of(*zip(*known, strict=True)).mean())} if known else {}
+
+
+class SharedJudge:
+    """The reward function of every rank's trainer: the main rank judges what all of them wrote, as one batch.
+
+    So rewards see whole groups, one executor serves all, and one process writes the ledger.
+
+    Args:
+        judge: on the main rank; None on the others.
+    """
+
+    __name__ = "kernelrl"
+
+    def __init__(self, judge: Judge | None):
+        self.judge = judge
+        self.plans: list[float | None] = []
+        """As the judge's, of this rank's completions."""
+
+    def __call__(
+        self,
+        prompts: list[list[Message]],
+        completions: list[list[Message]],
+        task: list[str],
+        trainer_state: TrainerState,
+        log_metric: Callable[[str, float], None],
+        **columns: Any,
+    ) -> list[float | None]:
+        """Rewards of this rank's part of a generation batch; arguments as the judge's."""
+        parts = ranks.gathered([(prompts, completions, task)])
+
+        def judge_all() -> tuple[list[float | None], list[float | None]]:
+            assert self.judge is not None
+            all_prompts, all_completions, all_tasks = (list(chain(*column)) for column in zip(*parts, strict=True))
+            return self.judge(all_prompts, all_completions, all_tasks, trainer_state, log_metric), self.judge.plans
+
+        rewards, plans = ranks.from_main(judge_all)
+        first = sum(len(part[0]) for part in parts[: ranks.rank()])
+        mine = slice(first, first + len(prompts))
+        self.plans = plans[mine]
+        return rewards[mine]
 
 
 @lru_cache(maxsize=4096)

@@ -10,24 +10,23 @@ from typing import Any
 
 import datasets
 from omegaconf import DictConfig
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import SFTConfig, SFTTrainer
 
-from kernelrl import models
-from kernelrl.configs import to_dict
+from kernelrl import models, ranks
 from kernelrl.data.tables import SFT_HELDOUT, SFT_TRAIN, read_table
 from kernelrl.records import digest
-from kernelrl.run import open_stage
+from kernelrl.run import is_main_rank, open_stage
 from kernelrl.tracking import report_to
 from kernelrl.training import (
     CHECKPOINTS,
     FINAL,
     LOG,
     StageCallback,
-    last_checkpoint,
     read_log,
     require_disk_for_checkpoints,
+    save_final,
     show_progress,
+    train,
 )
 
 
@@ -53,42 +52,38 @@ def run(cfg: DictConfig) -> Path:
     }
     with open_stage("sft", cfg.sft.folder, settings) as stage:
         if not stage.done:
-            model, tokenizer = _open_base(cfg, stage.path / "base", rows)
-            trainer = make_trainer(cfg, model, tokenizer, rows, stage.path, heldout)
+            base = stage.path / "base"
+            _make_base(cfg, base, rows)
+            trainer = make_trainer(cfg, base, stage.path, rows, heldout)
+
+            def save() -> None:
+                save_final(trainer, stage.path / FINAL)
+                seconds = read_log(stage.path / LOG)[-1]["seconds"]
+                stage.finish({"steps": trainer.state.global_step, "examples": len(rows), "seconds": seconds})
+
             with show_progress(trainer, "sft", ["loss"]):
-                trainer.train(resume_from_checkpoint=_as_argument(last_checkpoint(stage.path / CHECKPOINTS)))
-            if trainer.is_world_process_zero():
-                models.save_policy(trainer.accelerator.unwrap_model(trainer.model), tokenizer, stage.path / FINAL)
-            stage.finish(
-                {
-                    "steps": trainer.state.global_step,
-                    "examples": len(rows),
-                    "seconds": read_log(stage.path / LOG)[-1]["seconds"],
-                }
-            )
+                train(trainer, stage.path, save)
         return stage.path
 
 
 def make_trainer(
-    cfg: DictConfig,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    rows: list[dict[str, Any]],
-    folder: Path,
-    heldout: list[dict[str, Any]] | None = None,
+    cfg: DictConfig, policy: Path, folder: Path, rows: list[dict[str, Any]], heldout: list[dict[str, Any]] | None = None
 ) -> SFTTrainer:
-    """The trainer that `cfg.sft` asks for; its files go under `folder`.
+    """The trainer that `cfg.sft` asks for.
 
     Args:
+        policy: folder of the model to train.
+        folder: gets the trainer's files.
         heldout: rows that the trainer evaluates on; None: it does not evaluate.
     """
-    require_disk_for_checkpoints(folder, model, cfg.sft.trainer.get("save_total_limit"))
     arguments = SFTConfig(
-        **to_dict(cfg.sft.trainer),
+        **ranks.trainer_fields("sft", cfg.sft.trainer, cfg.parallel),
         output_dir=str(folder / CHECKPOINTS),
         seed=cfg.seed,
         report_to=report_to(cfg, "sft"),
     )
+    model, tokenizer = models.load_policy(policy)  # after the arguments: they say how the ranks share it
+    require_disk_for_checkpoints(folder, model, cfg.sft.trainer.get("save_total_limit"))
     return SFTTrainer(
         model=model,
         args=arguments,
@@ -104,15 +99,9 @@ def _conversations(rows: list[dict[str, Any]]) -> datasets.Dataset:
     return datasets.Dataset.from_list([{"prompt": row["prompt"], "completion": row["completion"]} for row in rows])
 
 
-def _open_base(
-    cfg: DictConfig, folder: Path, rows: list[dict[str, Any]]
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def _make_base(cfg: DictConfig, folder: Path, rows: list[dict[str, Any]]) -> None:
     """The base model, made once and kept, so that it can be evaluated and an adapter finds it."""
-    if not folder.exists():
+    if is_main_rank() and not folder.exists():
         texts = (message["content"] for row in rows for message in [*row["prompt"], *row["completion"]])
         models.save_policy(*models.make_base(cfg.model, texts, cfg.seed), folder)
-    return models.load_policy(folder)
-
-
-def _as_argument(checkpoint: Path | None) -> str | None:
-    return None if checkpoint is None else str(checkpoint)
+    ranks.await_path(folder)
