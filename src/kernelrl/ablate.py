@@ -8,7 +8,6 @@ extend an ablation that has finished.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -20,6 +19,7 @@ from kernelrl.configs import compose_config, swept
 from kernelrl.console import console, make_console
 from kernelrl.errors import UserError
 from kernelrl.eval import ablation
+from kernelrl.launch import run_stage
 from kernelrl.preflight import require_all
 from kernelrl.records import write_json
 from kernelrl.stages import STAGES
@@ -46,7 +46,7 @@ def prepare(overrides: Sequence[str]) -> None:
     console.print(f"{len(arms)} arms, in {cfg.output_dir}", highlight=False)
     for name in ("curate", "sft"):
         console.rule(f"[bold]{name}[/]: {STAGES[name].summary}", align="left")
-        import_module(STAGES[name].module).run(cfg)
+        run_stage(name, cfg)
     _evaluate(cfg, "sft", Path(cfg.output_dir) / START)
 
 
@@ -60,7 +60,7 @@ def run(cfg: DictConfig) -> Path:
     """Train and evaluate one arm. Returns its folder."""
     folder = Path(cfg.output_dir)
     console.rule(f"[bold]{folder.name}[/]", align="left")
-    import_module(STAGES["grpo"].module).run(cfg)
+    run_stage("grpo", cfg)
     _evaluate(cfg, "grpo", folder)
     words = [word for word in HydraConfig.get().overrides.task if not word.startswith((*NAMING, "seed="))]
     write_json(folder / ablation.ARM, {"overrides": words, "seed": cfg.seed, "reward": cfg.reward.name})
@@ -81,4 +81,4 @@ def _evaluate(cfg: DictConfig, policy: str, folder: Path) -> None:
         cfg[stage].folder = str(cfg[stage].folder)
     cfg.output_dir = str(folder)
     cfg.eval.policies = {policy: f"{cfg[policy].folder}/final"}
-    import_module(STAGES["eval"].module).run(cfg)
+    run_stage("eval", cfg)

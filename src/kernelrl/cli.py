@@ -32,6 +32,7 @@ class Tool:
 
 
 TOOLS = {
+    "launch": Tool("run a command on a cluster: `launch pipeline launcher=slurm nodes=2 …`", "kernelrl.launch"),
     "check": Tool("judge one kernel, or a file of them, against a KernelBench-format reference", "kernelrl.check"),
     "records": Tool("look at what a run wrote and how it was judged; export some of it for SFT", "kernelrl.browse"),
     "reward": Tool("`reward replay RUN`: what other rewards would have paid for a run's records", "kernelrl.replay"),
@@ -96,7 +97,7 @@ def _run_stage(command: str, rest: list[str]) -> None:
     from hydra.types import RunMode
     from omegaconf import OmegaConf
 
-    from kernelrl import configs
+    from kernelrl import configs, interruption
     from kernelrl.console import set_up_logging
 
     if command == "eval":
@@ -120,6 +121,8 @@ def _run_stage(command: str, rest: list[str]) -> None:
             if HydraConfig.get().mode == RunMode.MULTIRUN:
                 words = [word for word in HydraConfig.get().overrides.task if word.partition("=")[0] in varied]
                 _move_to_sweep_folder(cfg, STAGES[command].inputs, ",".join(words))
+            else:
+                interruption.install()
             configs.check_types(cfg, command)
             OmegaConf.to_container(cfg, resolve=True)  # an interpolation that leads nowhere is found before the work
             print(_run_job(command, cfg))
@@ -136,12 +139,17 @@ def _run_stage(command: str, rest: list[str]) -> None:
         print(ablate.finish(configs.compose_config(command, ablate.fixed(overrides)).output_dir))
 
 
-def _run_job(command: str, cfg: DictConfig) -> Path:
+def _run_job(command: str, cfg: DictConfig) -> Path | str:
     from kernelrl.preflight import require_all
 
     require_all(cfg, STAGES[command].runs or (command,))
-    run: Callable[[DictConfig], Path] = import_module(STAGES[command].module).run
-    return run(cfg)
+    if cfg.launcher.name == "slurm":
+        from kernelrl.launch import slurm
+
+        return slurm.launch(cfg, command)
+    from kernelrl.launch import run_stage
+
+    return run_stage(command, cfg)
 
 
 def _print_error(error: KernelRLError) -> int:

@@ -41,7 +41,7 @@ def set_up_logging() -> None:
     for variable in ("HF_DATASETS_DISABLE_PROGRESS_BARS", "HF_HUB_DISABLE_PROGRESS_BARS"):
         os.environ.setdefault(variable, "1")
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # its retries are many lines, and end in an error of ours
-    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl|peft")
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers|trl|peft|torch\.distributed")
     warnings.filterwarnings("ignore", message="Unsupported layer type")  # PEFT's LN_TUNING on RMSNorm: it works
     warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true but no accelerator is found")
     handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 from kernelrl.console import console
+from kernelrl.launch import run_stage
 from kernelrl.run import is_done
 from kernelrl.stages import PIPELINE, STAGES
 
@@ -28,7 +28,7 @@ def run(cfg: DictConfig) -> Path:
         if finished:
             console.print(f"finished earlier in {cfg[name].folder}: skipped", highlight=False)
         started = time.monotonic()
-        artefact = import_module(STAGES[name].module).run(cfg)
+        artefact = run_stage(name, cfg)
         seconds = time.monotonic() - started
         took.append(f"{name} {'skipped' if finished else timedelta(seconds=round(seconds))}")
     console.rule(align="left")

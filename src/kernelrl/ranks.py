@@ -85,6 +85,12 @@ def trainer_fields(stage: str, trainer: DictConfig, parallel: DictConfig) -> dic
         return fields
     if parallel.batch == "global":
         fields |= share_batch(stage, fields, num_ranks())
+    if not torch.accelerator.is_available():
+        fields["use_cpu"] = True  # else the ranks would not be put in one group
+    if "deepspeed" in parallel.trainer:
+        import deepspeed
+
+        deepspeed.init_distributed(None if torch.accelerator.is_available() else "gloo")  # ZeRO-3 shares what it loads
     return fields | to_dict(parallel.trainer)
 
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 @dataclass(frozen=True)
@@ -21,7 +28,14 @@ class Stage:
     runs: tuple[str, ...] = ()
     """Stages that it runs; none: it is one of them itself."""
 
+    def run(self, cfg: DictConfig) -> Path:
+        """Run it in this process. Returns its artefact."""
+        run: Callable[[DictConfig], Path] = import_module(self.module).run
+        return run(cfg)
 
+
+TRAINING = ("sft", "grpo")
+"""Stages that several ranks may run together."""
 PIPELINE = ("curate", "sft", "grpo", "eval", "report")
 """In the order in which they run."""
 STAGES = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,14 +32,14 @@ from kernelrl.executor.api import Executor, Request, deciding_settings, make_exe
 from kernelrl.prompts import Message, to_text
 from kernelrl.records import Ledger, Record, digest, write_json
 from kernelrl.rewards import Reward, make_reward
-from kernelrl.run import open_stage, read_figures
+from kernelrl.run import is_done, open_stage, read_figures
 from kernelrl.task import Task
 from kernelrl.tracking import report_to
 
 METRICS = "metrics.json"
 RESULTS = "results.json"
 RECORDS = "records"
-NOT_DECIDING = {"folder", "tasks", "policies", "k", "fast_p", "bootstrap"}
+NOT_DECIDING = {"folder", "tasks", "policies", "k", "fast_p", "bootstrap", "part", "parts"}
 """Settings that a finished evaluation may change without sampling again; tasks and policies count by content."""
 PositiveInt = Annotated[int, Field(ge=1)]
 
@@ -69,6 +70,9 @@ class EvalSettings(BaseModel):
     """Speedup thresholds."""
     bootstrap: PositiveInt
     """Number of resamples of the intervals."""
+    part: Annotated[int, Field(ge=0)] | None = None
+    """Which of `parts` processes this is, from 0, that share the sampling; None: sample all, compare and report."""
+    parts: PositiveInt = 1
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,9 @@ def run(cfg: DictConfig) -> Path:
     to_compute = metrics.Settings(k=settings.k, fast_p=settings.fast_p, bootstrap=settings.bootstrap, seed=cfg.seed)
     asked = _what_decides(cfg, settings, tasks_digest)
     executor_settings = to_dict(cfg.executor)
+    if settings.part is not None:
+        with make_executor(executor_settings) as executor:
+            return _run_part(_Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, executor), asked)
     records: dict[str, list[Record]] = {}
     summaries: dict[str, Any] = {}
     with (
@@ -196,6 +203,21 @@ def _fingerprint(policy: Path) -> dict[str, Any]:
     return {"policy": digests(policy)}
 
 
+def _run_part(work: _Work, asked: Mapping[str, Any]) -> Path:
+    """Sample and judge this process's part of every policy's samples, into a shard of its own. Returns its folder."""
+    settings = work.settings
+    policies = {name: _fingerprint(policy) for name, policy in settings.policies.items()}
+    name = f"part{settings.part}of{settings.parts}"
+    with open_stage(f"eval, {name}", settings.folder / "parts" / name, {**asked, "policies": policies}) as stage:
+        if not stage.done:
+            for policy, folder in settings.policies.items():
+                if not is_done(settings.folder / policy):
+                    ledger = Ledger(settings.folder / policy / RECORDS, shard=name)
+                    _sample_and_judge(work, policy, folder, ledger)
+            stage.finish({"policies": list(policies)})
+        return stage.path
+
+
 def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> dict[str, Any]:
     """Fill the ledger of one policy. Returns how many samples it held before, and the seconds that this took.
 
@@ -214,9 +236,10 @@ def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> d
     sampler = Sampler(policy, settings.temperature, settings.top_p, settings.max_new_tokens)
     num_correct = sum(record.verdict.correct for record in earlier)
     with track(len(wanted), f"eval {name}") as progress:
-        for start in range(0, len(wanted), settings.batch_size):
+        for number, start in enumerate(range(0, len(wanted), settings.batch_size)):
             batch = wanted[start : start + settings.batch_size]
-            if any(id not in known for id, _ in batch):
+            mine = settings.part is None or number % settings.parts == settings.part
+            if mine and any(id not in known for id, _ in batch):
                 texts = sampler.sample([work.prompts[task.id] for _, task in batch], seed=work.seed * 1_000_003 + start)
                 drawn = [(id, task, text) for (id, task), text in zip(batch, texts, strict=True) if id not in known]
                 records = _judge(work, name, drawn)

@@ -1,0 +1,47 @@
+# Shared by the job scripts beside it: how a stage runs on the nodes of the job, and what becomes of its exit code.
+# Needs: KERNELRL_PYTHON, KERNELRL_CONFIG, KERNELRL_NODES (that train), KERNELRL_EXECUTORS,
+# KERNELRL_RAY (1: the executor is on Ray), KERNELRL_RETRIES.
+
+agent() { # nodes, first node, module and its arguments
+  local nodes=$1 first=$2
+  shift 2
+  srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --relative="$first" --overlap --kill-on-bad-exit=1 \
+    "$KERNELRL_PYTHON" -m "$@"
+}
+
+start_executor() { # nodes that train; Ray on them and on the executor's, where the run's executor is on Ray
+  ((KERNELRL_RAY)) || return 0
+  local head
+  head=$(scontrol show node "$SLURMD_NODENAME" --oneliner | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
+  export RAY_ADDRESS=$head:$((20000 + SLURM_JOB_ID % 20000))
+  agent $(($1 + KERNELRL_EXECUTORS)) 0 kernelrl.launch.ray_node &
+}
+
+run() { # nodes, stage, overrides
+  local nodes=$1
+  shift
+  agent "$nodes" 0 kernelrl.launch.agent "$KERNELRL_CONFIG" "$@"
+  local code=$?
+  case $code in
+    0) return ;;
+    2) exit 2 ;; # what the user gave cannot be used: another try would end alike
+    75) requeue "told to stop" ;;
+    *) failed "$1 ended with $code" ;;
+  esac
+}
+
+failed() { # why: queue the job again, unless it has failed too often
+  local failures=${KERNELRL_CONFIG%/*}/failures
+  echo "$(date -Is) job $SLURM_JOB_ID: $1" >>"$failures"
+  if (($(wc -l <"$failures") > KERNELRL_RETRIES)); then
+    echo "error: $1, for the $(wc -l <"$failures"). time (launcher.retries=$KERNELRL_RETRIES)" >&2
+    exit 1
+  fi
+  requeue "$1"
+}
+
+requeue() { # why
+  echo "$1: the job is queued again, and goes on from what it has written" >&2
+  scontrol requeue "$SLURM_JOB_ID"
+  exit 75
+}
