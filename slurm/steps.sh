@@ -2,6 +2,8 @@
 # Needs: KERNELRL_PYTHON, KERNELRL_CONFIG, KERNELRL_NODES (that train), KERNELRL_EXECUTORS,
 # KERNELRL_RAY (1: the executor is on Ray), KERNELRL_RETRIES.
 
+echo "attempt $((${SLURM_RESTART_COUNT:-0} + 1)) on $SLURM_JOB_NODELIST, $(date -Is)"
+
 agent() { # nodes, first node, module and its arguments
   local nodes=$1 first=$2
   shift 2

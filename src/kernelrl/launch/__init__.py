@@ -13,6 +13,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from kernelrl.arguments import Parser
+from kernelrl.console import set_up_logging
 from kernelrl.errors import UserError
 from kernelrl.launch import about
 from kernelrl.records import write_atomically
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_intermixed_args(arguments)
     configs.check_overrides(asked.overrides)
     cfg = configs.compose_config(asked.command, fixed(asked.overrides))
+    set_up_logging()
     if cfg.launcher.name != "slurm":
         raise UserError(f"launcher=local is this machine: use `kernelrl {asked.command}`, or add launcher=slurm")
     require_all(cfg, STAGES[asked.command].runs or (asked.command,))

@@ -1,0 +1,171 @@
+"""The same commands on a cluster: a real Slurm with three nodes, on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import slurm
+from kernelrl.records import Ledger
+from slurm import Slurm, wait_for
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(not slurm.is_here(), reason="needs root, and apt-get install slurm-wlm munge"),
+]
+TOY = ("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16")
+Launch = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    with Slurm(tmp_path_factory.mktemp("slurm"), {"node1": [], "node2": [], "node3": []}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with a data set and an SFT policy."""
+    folder = tmp_path_factory.mktemp("data")
+    for command in ("curate", "sft"):
+        run(command, *TOY, f"output_dir={folder}", "sft.trainer.max_steps=4").check_returncode()
+    return folder
+
+
+def run(*words: object, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kernelrl.cli", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+
+
+def submit(cluster: Slurm, *words: object) -> str:
+    """Launch a command on the cluster. Returns the job's number."""
+    done = run("launch", words[0], *TOY, "launcher=slurm", *words[1:], environment=cluster.environment)
+    assert done.returncode == 0, done.stderr
+    return re.search(r"job (\d+)", done.stdout)[1]
+
+
+def check_records(folder: Path, steps: int, batch: int) -> None:
+    """No record is lost, none is doubled."""
+    ids = [record.id for record in Ledger(folder / "records")]
+    assert sorted(ids) == sorted(f"grpo/{step}/{index}" for step in range(steps) for index in range(batch))
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    logged = [entry["step"] for entry in map(json.loads, lines) if "reward" in entry]
+    assert logged == list(range(1, steps + 1))
+
+
+def output(folder: Path, job: str) -> str:
+    return (folder / "logs" / f"{job}.log").read_text()
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "zero2"])
+def test_the_pipeline_runs_on_two_nodes(cluster: Slurm, data: Path, tmp_path: Path, parallel: str) -> None:
+    words = [f"output_dir={tmp_path}", f"curate.folder={data}/data", f"parallel={parallel}", "nodes=2"]
+    job = submit(cluster, "pipeline", *words)
+    state = cluster.finish(job)
+    assert state["JobState"] == "COMPLETED", output(tmp_path, job)
+    assert list(json.loads((tmp_path / "results.json").read_text())["policies"]) == ["base", "sft", "grpo"]
+    assert (tmp_path / "report.html").exists()
+    check_records(tmp_path / "grpo", steps=3, batch=16)
+    assert {path.name for path in (tmp_path / "logs" / "latest").iterdir()} == {"sft-rank1.log", "grpo-rank1.log"}
+    for stage in ("sft", "grpo"):
+        (meeting,) = (tmp_path / "launch" / "nodes").glob(f"*.{stage}")
+        nodes = {json.loads(path.read_text())["node"] for path in meeting.iterdir()}
+        assert len(nodes) == 2
+
+
+def test_a_preempted_job_resumes(cluster: Slurm, data: Path, tmp_path: Path) -> None:
+    job = submit(cluster, "grpo", *grpo(data, tmp_path), "nodes=2")
+    wait_for(lambda: "grpo/0/0" in written(tmp_path), 120)
+    cluster.run("sbatch", "--partition=urgent", "--exclusive", "--nodes=3", "--output=/dev/null", "--wrap=srun sleep 1")
+    wait_for(lambda: cluster.state(job)["Restarts"] == "1", 120)
+    assert "stopped by SIGTERM" in output(tmp_path, job)
+    assert cluster.finish(job)["JobState"] == "COMPLETED", output(tmp_path, job)
+    check_records(tmp_path / "grpo", steps=8, batch=16)
+    assert not (tmp_path / "grpo" / "records" / "superseded").exists(), "it saved a checkpoint before it stopped"
+    assert not (tmp_path / "launch" / "failures").exists()
+
+
+def test_a_job_whose_node_dies_goes_on_on_the_others(cluster: Slurm, data: Path, tmp_path: Path) -> None:
+    job = submit(cluster, "grpo", *grpo(data, tmp_path), "nodes=2")
+    wait_for(lambda: "grpo/1/0" in written(tmp_path), 120)
+    (meeting,) = (tmp_path / "launch" / "nodes").iterdir()
+    dead = json.loads((meeting / "1.json").read_text())["node"]
+    cluster.kill(dead)
+    try:
+        state = cluster.finish(job)
+        assert state["JobState"] == "COMPLETED", output(tmp_path, job)
+        assert int(state["Restarts"]) >= 1
+        assert dead not in cluster.run("scontrol", "show", "hostnames", state["NodeList"]).split()
+        check_records(tmp_path / "grpo", steps=8, batch=16)
+    finally:
+        cluster.start_node(dead)
+        wait_for(lambda: cluster.run("sinfo", "-hN", "-p", "work", "-o", "%T").split() == ["idle"] * 3, 60)
+
+
+def test_a_sweep_is_one_job_for_each_combination(cluster: Slurm, data: Path, tmp_path: Path) -> None:
+    words = [f"output_dir={tmp_path}", f"curate.folder={data}/data", "sft.trainer.max_steps=2", "seed=0,1,2,3"]
+    launcher = ["hydra/launcher=submitit_slurm", "hydra.launcher.partition=work", "hydra.launcher.cpus_per_task=1"]
+    done = run("sft", "-m", *TOY, *words, *launcher, environment=cluster.environment)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.parent.parent.name for path in tmp_path.glob("*/sft/done.json")) == [
+        f"seed={n}" for n in range(4)
+    ]
+    jobs = cluster.run("scontrol", "show", "job", "--oneliner").splitlines()
+    assert sum("ArrayTaskId=" in job and "JobState=COMPLETED" in job for job in jobs) >= 4
+
+
+def test_an_evaluation_is_shared_out_as_an_array(cluster: Slurm, data: Path, tmp_path: Path) -> None:
+    words = [f"output_dir={tmp_path}", f"curate.folder={data}/data", f"sft.folder={data}/sft", "~eval.policies.grpo"]
+    job = submit(cluster, "eval", *words, "launcher.array=3", "eval.batch_size=2")
+    assert cluster.finish(job)["JobState"] == "COMPLETED"
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert list(results["policies"]) == ["base", "sft"]
+    for policy in ("base", "sft"):
+        records = list(Ledger(tmp_path / "eval" / policy / "records"))
+        assert len(records) == len({record.id for record in records}) == 12
+        assert len(list((tmp_path / "eval" / policy / "records").glob("part*"))) == 3
+        assert results["policies"][policy]["num_resumed"] == 12, "the job that compares samples nothing"
+
+
+def grpo(data: Path, folder: Path) -> list[str]:
+    inputs = [f"output_dir={folder}", f"curate.folder={data}/data", f"sft.folder={data}/sft"]
+    return [*inputs, "grpo.trainer.max_steps=8", "grpo.trainer.save_steps=3", "grpo.trainer.max_completion_length=64"]
+
+
+def written(folder: Path) -> str:
+    ledger = folder / "grpo" / "records" / "rank0.jsonl"
+    return ledger.read_text() if ledger.exists() else ""
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["nodes=9"], "the job needs 9 nodes, and partition work has 3; lower nodes"),
+        (["launcher.partition=wrok"], "launcher.partition=wrok: Slurm has no such partition; did you mean 'work'?"),
+        (["launcher.partition=gpu"], "launcher.partition=gpu: Slurm has no such partition; there are work, urgent"),
+        (["+launcher.options.reservation=none"], "error: sbatch: "),
+        (["launcher.array=2"], "launcher.array=2: only eval can be shared out as an array, not sft"),
+        (["launcher.tim=1:00"], "did you mean 'launcher.time'?"),
+    ],
+)
+def test_what_slurm_cannot_do_is_one_line_before_anything_runs(
+    cluster: Slurm, data: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    given = [f"output_dir={tmp_path}", f"curate.folder={data}/data", "launcher=slurm", *words]
+    done = run("launch", "sft", *TOY, *given, environment=cluster.environment)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_without_slurm_the_way_out_is_said(data: Path, tmp_path: Path) -> None:
+    given = [f"output_dir={tmp_path}", f"curate.folder={data}/data", "launcher=slurm"]
+    done = run("sft", *TOY, *given, environment=os.environ | {"PATH": str(Path(sys.executable).parent)})
+    assert done.returncode == 2
+    assert "no Slurm here (sbatch is not on PATH); use a login node, or launcher=local" in done.stderr
