@@ -26,7 +26,7 @@ run() { # nodes, stage, overrides
   local code=$?
   case $code in
     0) return ;;
-    2) exit 2 ;; # what the user gave cannot be used: another try would end alike
+    200) exit 2 ;; # what the user gave cannot be used: another try would end alike
     75) requeue "told to stop" ;;
     *) failed "$1 ended with $code" ;;
   esac

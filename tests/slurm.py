@@ -145,6 +145,14 @@ def is_here() -> bool:
     return os.getuid() == 0 and all(shutil.which(program) for program in NEEDED)
 
 
+def has_namespaces() -> bool:
+    """Whether this process may make network namespaces."""
+    if shutil.which("ip") is None:
+        return False
+    made = subprocess.run(["ip", "netns", "add", "krl-probe"], capture_output=True).returncode == 0
+    return made and subprocess.run(["ip", "netns", "delete", "krl-probe"]).returncode == 0
+
+
 def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
     until = time.monotonic() + timeout_s
     while not condition():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import kernelrl
 import slurm
 from kernelrl.records import Ledger
 from slurm import Slurm, wait_for
@@ -35,7 +36,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder with a data set and an SFT policy."""
     folder = tmp_path_factory.mktemp("data")
     for command in ("curate", "sft"):
-        run(command, *TOY, f"output_dir={folder}", "sft.trainer.max_steps=4").check_returncode()
+        done = run(command, *TOY, f"output_dir={folder}", "sft.trainer.max_steps=4")
+        assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -152,7 +154,6 @@ def written(folder: Path) -> str:
         (["launcher.partition=gpu"], "launcher.partition=gpu: Slurm has no such partition; there are work, urgent"),
         (["+launcher.options.reservation=none"], "error: sbatch: "),
         (["launcher.array=2"], "launcher.array=2: only eval can be shared out as an array, not sft"),
-        (["launcher.tim=1:00"], "did you mean 'launcher.time'?"),
     ],
 )
 def test_what_slurm_cannot_do_is_one_line_before_anything_runs(
@@ -169,3 +170,86 @@ def test_without_slurm_the_way_out_is_said(data: Path, tmp_path: Path) -> None:
     done = run("sft", *TOY, *given, environment=os.environ | {"PATH": str(Path(sys.executable).parent)})
     assert done.returncode == 2
     assert "no Slurm here (sbatch is not on PATH); use a login node, or launcher=local" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def odd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Slurm, Path]]:
+    """On node2 is another version of kernelrl, and node3 does not share the folder that comes with the cluster."""
+    folder = tmp_path_factory.mktemp("odd")
+    private, other = folder / "private", folder / "other.py"
+    private.mkdir()
+    installed = Path(kernelrl.__file__)
+    other.write_text('__version__ = "0.0.1"\n')
+    mounts = {
+        "node2": f"mount --bind {other} {installed}",
+        "node3": f"mount -t tmpfs none {private}",
+    }
+    nodes = {name: ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"] for name, mount in mounts.items()}
+    with Slurm(folder / "slurm", {"node1": [], **nodes}) as running:
+        yield running, private
+
+
+@pytest.mark.parametrize(
+    "node, message",
+    [
+        ("node2", r"node2 has kernelrl 0\.0\.1 instead of .*; install on every node what launched the run"),
+        ("node3", r"node3: .*/config\.yaml is not there; output_dir has to be on a file system that all nodes share"),
+    ],
+)
+def test_a_node_that_cannot_take_part_says_so_before_the_training(
+    odd_cluster: tuple[Slurm, Path], data: Path, node: str, message: str
+) -> None:
+    cluster, private = odd_cluster
+    folder = private / node
+    words = [
+        f"output_dir={folder}",
+        f"curate.folder={data}/data",
+        "nodes=2",
+        f"+launcher.options.nodelist='node1,{node}'",
+    ]
+    job = submit(cluster, "sft", *words)
+    state = cluster.finish(job)
+    assert state["JobState"] == "FAILED" and state["ExitCode"] == "2:0" and state["Restarts"] == "0"
+    assert re.search(message, output(folder, job))
+    assert not (folder / "sft" / "log.jsonl").exists()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Slurm]:
+    """Two hosts with addresses of their own, in network namespaces on one bridge."""
+
+    def ip(words: str) -> None:
+        subprocess.run(["ip", *words.split()], check=True)
+
+    addresses = {"node1": "10.77.0.11", "node2": "10.77.0.12"}
+    try:
+        ip("link add krl-bridge type bridge")
+        ip("addr add 10.77.0.1/24 dev krl-bridge")
+        ip("link set krl-bridge up")
+        for name, address in addresses.items():
+            ip(f"netns add krl-{name}")
+            ip(f"link add krl-{name} type veth peer name eth0 netns krl-{name}")
+            ip(f"link set krl-{name} master krl-bridge up")
+            ip(f"-n krl-{name} addr add {address}/24 dev eth0")
+            ip(f"-n krl-{name} link set eth0 up")
+            ip(f"-n krl-{name} link set lo up")
+        nodes = {name: ["ip", "netns", "exec", f"krl-{name}"] for name in addresses}
+        with Slurm(tmp_path / "slurm", nodes, addresses, "10.77.0.1") as running:
+            yield running
+    finally:
+        for name in addresses:
+            subprocess.run(["ip", "netns", "delete", f"krl-{name}"])
+        subprocess.run(["ip", "link", "delete", "krl-bridge"])
+
+
+@pytest.mark.skipif(not slurm.has_namespaces(), reason="needs network namespaces: apt-get install iproute2, and root")
+def test_hosts_that_were_cut_apart_go_on_when_they_are_joined(hosts: Slurm, data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    job = submit(hosts, "grpo", *grpo(data, folder), "nodes=2", "launcher.setup=[export GLOO_SOCKET_IFNAME=eth0]")
+    wait_for(lambda: "grpo/1/0" in written(folder), 120)
+    other = next(name for name in hosts.nodes if name != hosts.state(job)["BatchHost"])
+    subprocess.run(["ip", "link", "set", f"krl-{other}", "down"], check=True)
+    wait_for(lambda: int(hosts.state(job)["Restarts"]) >= 1, 90)
+    subprocess.run(["ip", "link", "set", f"krl-{other}", "up"], check=True)
+    assert hosts.finish(job)["JobState"] == "COMPLETED", output(folder, job)
+    check_records(folder / "grpo", steps=8, batch=16)

@@ -29,6 +29,8 @@ def run_stage(name: str, cfg: DictConfig) -> Path:
     Returns:
         Its artefact.
     """
+    if cfg.launcher.name == "local" and cfg.nodes != 1:
+        raise UserError(f"nodes={cfg.nodes}: launcher=local is this machine alone; add launcher=slurm")
     processes = cfg.launcher.processes if cfg.launcher.name == "local" else 1
     if name not in TRAINING or processes == 1 or "RANK" in os.environ:
         return STAGES[name].run(cfg)

@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,11 @@ from kernelrl.stages import STAGES, TRAINING
 
 SHARED_WAIT_S = 60.0
 """Time for a file that one node writes to be seen by the others: network file systems cache."""
-EXIT_CODES = {code.exit_code: code for code in (UserError, InfrastructureError, Interrupted)}
+ENDS = (UserError, InfrastructureError, Interrupted)
+"""What a rank can end with, the gravest first."""
+JOB_CODES: dict[type[KernelRLError], int] = {UserError: 200, Interrupted: 75}
+"""Exit codes of agents. `srun` ends the others when one ends, and returns the highest: a cause has to be above 143."""
+FAILED = 190
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ def main(config: Path, stage: str, overrides: Sequence[str] = ()) -> None:
     Raises:
         UserError: the node cannot take part: other code, a folder that it does not share.
     """
+    interruption.install()
     nodes = Nodes.of_environment()
     if not config.exists():
         raise UserError(
@@ -86,7 +92,6 @@ def main(config: Path, stage: str, overrides: Sequence[str] = ()) -> None:
     if stage in TRAINING:
         run_ranks(config, stage, nodes, cfg.launcher.processes)
     else:
-        interruption.install()
         STAGES[stage].run(cfg)
 
 
@@ -120,7 +125,7 @@ def run_ranks(config: Path, stage: str, nodes: Nodes, processes: int) -> None:
         elastic_launch(launch, sys.executable)("-m", "kernelrl.launch.rank", str(config), stage)
     except ChildFailedError as error:
         codes = {failure.exitcode for failure in error.failures.values()}
-        known = [EXIT_CODES[code] for code in EXIT_CODES if code in codes]
+        known = [end for end in ENDS if end.exit_code in codes]
         where = f"{stage} on {nodes.name}, rank {error.get_first_failure()[0]}"
         raise (known or [InfrastructureError])[0](f"{where} ended; its log is in {logs}") from None
 
@@ -159,15 +164,18 @@ def _free_port() -> int:
         return port
 
 
-def run_and_exit(main: Callable[[], object]) -> None:
-    """End the process with the code of the error that `main` raises, if any, and the error's line on stderr."""
+def run_as_task(main: Callable[[], object]) -> None:
+    """Run a task of a job, and end the process with a code that says how it went."""
     set_up_logging()
     try:
         main()
     except KernelRLError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
-        sys.exit(error.exit_code)
+        sys.exit(JOB_CODES.get(type(error), FAILED))
+    except Exception:
+        traceback.print_exc()
+        sys.exit(FAILED)
 
 
 if __name__ == "__main__":
-    run_and_exit(lambda: main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    run_as_task(lambda: main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))

@@ -10,7 +10,8 @@ from typing import cast
 from omegaconf import DictConfig, OmegaConf
 
 from kernelrl import interruption
-from kernelrl.launch.agent import run_and_exit
+from kernelrl.console import set_up_logging
+from kernelrl.errors import KernelRLError
 from kernelrl.run import is_main_rank
 from kernelrl.stages import STAGES
 
@@ -27,4 +28,9 @@ def main(config: Path, stage: str) -> None:
 
 
 if __name__ == "__main__":
-    run_and_exit(lambda: main(Path(sys.argv[1]), sys.argv[2]))
+    set_up_logging()
+    try:
+        main(Path(sys.argv[1]), sys.argv[2])
+    except KernelRLError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.exit_code)

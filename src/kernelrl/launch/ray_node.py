@@ -11,7 +11,7 @@ import sys
 import time
 
 from kernelrl.errors import InfrastructureError
-from kernelrl.launch.agent import run_and_exit
+from kernelrl.launch.agent import run_as_task
 
 HEAD_WAIT_S = 120.0
 
@@ -48,4 +48,4 @@ def _await(host: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    run_and_exit(main)
+    run_as_task(main)
