@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -88,7 +89,11 @@ class Slurm:
         self._start("slurmctld", ["slurmctld", "-D", "-f", str(self.config)])
         for name in self.nodes:
             self.start_node(name)
-        wait_for(lambda: self.run("sinfo", "-hN", "-p", "work", "-o", "%T").split() == ["idle"] * len(self.nodes), 60)
+        try:
+            self.wait_until_idle()
+        except AssertionError:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -96,7 +101,11 @@ class Slurm:
         time.sleep(1)
         for name in [*self.nodes, "slurmctld"]:
             self.kill(name)
-        os.kill(int((self.folder / "munge.pid").read_text()), 15)
+        os.kill(int((self.folder / "munge.pid").read_text()), signal.SIGTERM)
+
+    def wait_until_idle(self) -> None:
+        """Wait until all nodes are there and do nothing."""
+        wait_for(lambda: self.run("sinfo", "-hN", "-p", "work", "-o", "%T").split() == ["idle"] * len(self.nodes), 60)
 
     def start_node(self, name: str) -> None:
         self._start(name, [*self.nodes[name], "slurmd", "-D", "-N", name, "-f", str(self.config)])

@@ -108,7 +108,7 @@ def test_a_job_whose_node_dies_goes_on_on_the_others(cluster: Slurm, data: Path,
         check_records(tmp_path / "grpo", steps=8, batch=16)
     finally:
         cluster.start_node(dead)
-        wait_for(lambda: cluster.run("sinfo", "-hN", "-p", "work", "-o", "%T").split() == ["idle"] * 3, 60)
+        cluster.wait_until_idle()
 
 
 def test_a_sweep_is_one_job_for_each_combination(cluster: Slurm, data: Path, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def hosts(tmp_path: Path) -> Iterator[Slurm]:
             ip(f"-n krl-{name} addr add {address}/24 dev eth0")
             ip(f"-n krl-{name} link set eth0 up")
             ip(f"-n krl-{name} link set lo up")
-        nodes = {name: ["ip", "netns", "exec", f"krl-{name}"] for name in addresses}
+        nodes = {name: ["nsenter", f"--net=/run/netns/krl-{name}"] for name in addresses}
         with Slurm(tmp_path / "slurm", nodes, addresses, "10.77.0.1") as running:
             yield running
     finally:
@@ -245,7 +245,7 @@ def hosts(tmp_path: Path) -> Iterator[Slurm]:
 @pytest.mark.skipif(not slurm.has_namespaces(), reason="needs network namespaces: apt-get install iproute2, and root")
 def test_hosts_that_were_cut_apart_go_on_when_they_are_joined(hosts: Slurm, data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    job = submit(hosts, "grpo", *grpo(data, folder), "nodes=2", "launcher.setup=[export GLOO_SOCKET_IFNAME=eth0]")
+    job = submit(hosts, "grpo", *grpo(data, folder), "nodes=2", "launcher.setup=['export GLOO_SOCKET_IFNAME=eth0']")
     wait_for(lambda: "grpo/1/0" in written(folder), 120)
     other = next(name for name in hosts.nodes if name != hosts.state(job)["BatchHost"])
     subprocess.run(["ip", "link", "set", f"krl-{other}", "down"], check=True)

@@ -1,0 +1,150 @@
+"""Several processes train one model: the batch is shared out, and a run that is told to stop goes on later."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from kernelrl import configs, interruption
+from kernelrl.errors import UserError
+from kernelrl.interruption import Interrupted
+from kernelrl.launch import run_stage
+from kernelrl.ranks import share_batch
+from kernelrl.records import Ledger
+from kernelrl.training import read_log
+
+SMALL = ("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16")
+
+
+@pytest.mark.parametrize(
+    "batch, steps, ranks, shared",
+    [
+        (64, 1, 2, (32, 1)),
+        (8, 4, 4, (2, 4)),
+        (2, 8, 4, (1, 4)),
+        (6, 4, 4, (3, 2)),
+        (1, 8, 8, (1, 1)),
+    ],
+)
+def test_a_batch_is_shared_out_first_by_samples_then_by_accumulation(batch, steps, ranks, shared):
+    fields = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": steps}
+    mine = share_batch("sft", fields, ranks)
+    assert (mine["per_device_train_batch_size"], mine["gradient_accumulation_steps"]) == shared
+    assert batch * steps == ranks * shared[0] * shared[1]
+
+
+def test_generation_is_shared_out_with_it():
+    fields = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 8, "steps_per_generation": 16}
+    assert share_batch("grpo", fields, 4)["steps_per_generation"] == 8
+
+
+def test_a_batch_that_cannot_be_shared_out_is_named():
+    with pytest.raises(UserError, match=r"grpo.trainer: .*=6 x .*=1 cannot be shared out among 4 ranks; .*batch=rank"):
+        share_batch("grpo", {"per_device_train_batch_size": 6}, 4)
+
+
+def test_nodes_need_a_launcher():
+    cfg = configs.compose_config("sft", ["nodes=2"])
+    with pytest.raises(UserError, match="nodes=2: launcher=local is this machine alone; add launcher=slurm"):
+        run_stage("sft", cfg)
+
+
+def test_a_signal_stops_at_once_or_when_the_block_ends():
+    handlers = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+    interruption.install()
+    try:
+        with pytest.raises(Interrupted, match="stopped by SIGUSR1; the same command goes on from here"):
+            signal.raise_signal(signal.SIGUSR1)
+        reached = False
+        with pytest.raises(Interrupted, match="SIGTERM"), interruption.deferred():
+            signal.raise_signal(signal.SIGTERM)
+            reached = interruption.received()
+        assert reached
+    finally:
+        interruption._received = None
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def kernelrl(*words: object) -> list[str]:
+    return [sys.executable, "-m", "kernelrl.cli", *map(str, words)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    subprocess.run(kernelrl("curate", *SMALL, f"output_dir={folder}"), check=True, capture_output=True)
+    return folder / "data"
+
+
+def train(data: Path, folder: Path, *words: str) -> Path:
+    command = kernelrl(
+        "sft", *SMALL, f"curate.folder={data}", f"output_dir={folder}", "sft.trainer.max_steps=6", *words
+    )
+    done = subprocess.run([*command, "sft.trainer.logging_steps=1"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "sft"
+
+
+def assert_alike(one: Path, other: Path) -> None:
+    losses = [[entry["loss"] for entry in read_log(folder / "log.jsonl") if "loss" in entry] for folder in (one, other)]
+    assert len(losses[0]) == 6
+    torch.testing.assert_close(torch.tensor(losses[0]), torch.tensor(losses[1]), rtol=1e-3, atol=0)
+    weights = [load_file(folder / "final" / "model.safetensors") for folder in (one, other)]
+    for name, weight in weights[0].items():
+        torch.testing.assert_close(weight, weights[1][name], rtol=0, atol=2e-3)
+
+
+@pytest.mark.slow
+def test_two_ranks_learn_what_one_learns(data, tmp_path):
+    assert_alike(train(data, tmp_path / "one"), train(data, tmp_path / "two", "launcher.processes=2"))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("parallel", ["zero2", "zero3", "fsdp2"])
+def test_ranks_that_share_the_model_learn_what_one_learns(data, tmp_path, parallel):
+    words = ("launcher.processes=2", f"parallel={parallel}")
+    assert_alike(train(data, tmp_path / "one"), train(data, tmp_path / "two", *words))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_told_to_stop_saves_a_checkpoint_and_goes_on(data, tmp_path):
+    whole = train(data, tmp_path / "whole", "sft.trainer.max_steps=60")
+    command = kernelrl("sft", *SMALL, f"curate.folder={data}", f"output_dir={tmp_path}", "sft.trainer.max_steps=60")
+    command += ["sft.trainer.logging_steps=1", "sft.trainer.save_steps=1000", "launcher.processes=2"]
+    log = tmp_path / "sft" / "log.jsonl"
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        while not log.exists() or len(log.read_text().splitlines()) < 3:
+            assert running.poll() is None
+            time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 75 and "the same command goes on" in said
+    stopped_at = len(log.read_text().splitlines())
+    assert [path.name for path in (tmp_path / "sft" / "checkpoints").iterdir()] == [f"checkpoint-{stopped_at}"]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    losses = [
+        [json.loads(line)["loss"] for line in (folder / "log.jsonl").read_text().splitlines()[:60]]
+        for folder in (whole, tmp_path / "sft")
+    ]
+    torch.testing.assert_close(torch.tensor(losses[0]), torch.tensor(losses[1]), rtol=1e-2, atol=0)
+
+
+@pytest.mark.slow
+def test_the_main_rank_judges_for_all(data, tmp_path):
+    policy = train(data, tmp_path)
+    words = [f"curate.folder={data}", f"output_dir={tmp_path}", f"sft.folder={policy}", "launcher.processes=2"]
+    subprocess.run(kernelrl("grpo", *SMALL, *words), check=True, capture_output=True)
+    records = list(Ledger(tmp_path / "grpo" / "records"))
+    assert [record.id for record in records] == [f"grpo/{step}/{index}" for step in range(3) for index in range(16)]
+    for start in range(0, len(records), 4):
+        assert len({record.task_id for record in records[start : start + 4]}) == 1, "a group is whole"
+    assert len({record.prompt for record in records[:16]}) == 4
