@@ -25,8 +25,8 @@ from kernelrl.grpo.judge import Judge
 from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
+from kernelrl.run import read_log
 from kernelrl.task import Task
-from kernelrl.training import read_log
 from kernelrl.verdict import Speedup, Verdict
 from kernelrl.watch import alarms
 

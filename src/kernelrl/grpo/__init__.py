@@ -26,16 +26,14 @@ from kernelrl.grpo.verifier import Verifier
 from kernelrl.grpo.watch import WatchCallback
 from kernelrl.records import Ledger, digest
 from kernelrl.rewards import Reward, make_reward
-from kernelrl.run import open_stage
+from kernelrl.run import LOG, open_stage, read_log
 from kernelrl.tracking import report_to
 from kernelrl.training import (
     CHECKPOINTS,
     FINAL,
-    LOG,
     StageCallback,
     digests,
     last_checkpoint,
-    read_log,
     require_disk_for_checkpoints,
     show_progress,
 )

@@ -17,15 +17,13 @@ from kernelrl import models
 from kernelrl.configs import to_dict
 from kernelrl.data.tables import SFT_HELDOUT, SFT_TRAIN, read_table
 from kernelrl.records import digest
-from kernelrl.run import open_stage
+from kernelrl.run import LOG, open_stage, read_log
 from kernelrl.tracking import report_to
 from kernelrl.training import (
     CHECKPOINTS,
     FINAL,
-    LOG,
     StageCallback,
     last_checkpoint,
-    read_log,
     require_disk_for_checkpoints,
     show_progress,
 )
