@@ -27,7 +27,7 @@ from kernelrl.errors import UserError
 from kernelrl.executor.simulation import Cluster, Job, Load, Outcome, simulate
 from kernelrl.query import Query
 from kernelrl.run import LOG, read_log
-from kernelrl.verdict import STAGES
+from kernelrl.verdict import Verdict
 
 USAGE = "kernelrl plan [RUN] [key=value ...] [--stage grpo|curate|eval] [--overlap] [--json]"
 EPILOG = """\
@@ -58,15 +58,9 @@ examples:
   kernelrl plan outputs/toy rate=40 batch=1024 workers=8 --overlap
   kernelrl plan build_s=0.5 check_s=0.3 time_s=0.2 reference_s=0.5 rate=20 batch=512 workers=4"""
 BY_HAND = ("build_s", "check_s", "time_s", "reference_s")
-TIMES = """
-    SELECT step, policy, task_id, CAST(verdict->>'$.cached' AS BOOLEAN) AS cached, verdict->>'$.stage' AS stage,
-        verdict->>'$.device' AS device, verdict->>'$.retest.median' IS NOT NULL AS again,
-        CAST(verdict->>'$.seconds' AS DOUBLE) AS seconds, CAST(verdict->>'$.spent.waiting' AS DOUBLE) AS waiting,
-        CAST(verdict->>'$.spent.reference' AS DOUBLE) AS reference,
-        CAST(verdict->>'$.spent.timed' AS DOUBLE) AS timed,
-        coalesce(CAST(verdict->>'$.build.seconds' AS DOUBLE), 0) AS build
-    FROM records WHERE stage = ? AND status <> 'infrastructure'
-"""
+FEW = 20
+"""Completions that ran: fewer say little about those that a better policy writes."""
+TIMES = "SELECT policy, step, task_id, verdict FROM records WHERE stage = ? AND status <> 'infrastructure'"
 
 
 class Settings(BaseModel):
@@ -183,44 +177,30 @@ def read_times(run: Path, stage: str = "grpo") -> Measured:
     rows = Query(run).rows(TIMES, [stage])
     if not rows:
         raise UserError(f"{run}: no record of stage {stage!r} in it; name another with --stage")
-    judged = [row for row in rows if row["waiting"] is not None and not row["cached"]]
-    if not judged:
-        raise UserError(
-            f"{run}: none of its {len(rows)} records of stage {stage!r} says where its time went (they are of an earlier "
-            "version, or all were recalled); give stage times, e.g. build_s=0.5 check_s=0.3 time_s=0.2"
-        )
-    groups: defaultdict[tuple[Any, ...], list[Job]] = defaultdict(list)
+    groups: defaultdict[tuple[str, int, str], list[Job]] = defaultdict(list)
+    by_step: Counter[int] = Counter()
+    device = "cpu"
     for row in rows:
-        if row["cached"] or row["waiting"] is not None:
-            groups[row["policy"], row["step"], row["task_id"]].append(_job(row))
-    by_step = Counter((policy, step) for policy, step, _ in groups for _ in groups[policy, step, _])
+        verdict = Verdict.model_validate_json(row["verdict"])
+        if (job := Job.of(verdict)) is not None:
+            groups[row["policy"], row["step"], row["task_id"]].append(job)
+            by_step[row["step"]] += 1
+            device = verdict.device
+    if all(job.known for jobs in groups.values() for job in jobs):
+        raise UserError(
+            f"{run}: none of its {len(rows)} records of stage {stage!r} says where its time went (they are of an "
+            "earlier version, or all were recalled); give stage times, e.g. build_s=0.5 check_s=0.3 time_s=0.2"
+        )
     return Measured(
-        groups=[_sharing(jobs) for jobs in groups.values()],
-        gpu=judged[0]["device"] != "cpu",
+        groups=[sharing(jobs) for jobs in groups.values()],
+        gpu=device != "cpu",
         batch=round(median(by_step.values())) if stage == "grpo" else None,
         group=Counter(map(len, groups.values())).most_common(1)[0][0],
     )
 
 
-def _job(row: dict[str, Any]) -> Job:
-    if row["cached"]:
-        return Job(row["task_id"])
-    own = max(row["seconds"] - row["waiting"] - row["reference"] - row["timed"], 0.0)
-    if STAGES.index(row["stage"]) < STAGES.index("legal"):
-        return Job(row["task_id"], static=own)
-    build = min(row["build"], own)
-    return Job(
-        task=row["task_id"],
-        build=build,
-        check=own - build,
-        timed=row["timed"],
-        reference=row["reference"],
-        again=row["again"],
-    )
-
-
-def _sharing(jobs: list[Job]) -> list[Job]:
-    """The first one paid for the reference of all: whoever comes first does."""
+def sharing(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs of one task: some of them made the reference, and whoever comes first on a node makes all of it."""
     total = sum(job.reference for job in jobs)
     return [replace(job, reference=total) for job in jobs]
 
@@ -348,6 +328,8 @@ def _print(measured: Measured, load: Load, settings: Settings, rows: list[Row], 
         f"{', judged meanwhile' if load.overlap else ''}, {load.train_s:.3g} s of training.",
         highlight=False,
     )
+    if (num_run := sum(job.runs for group in measured.groups for job in group)) < FEW and measured.group is not None:
+        out.print(f"[yellow]Only {num_run} of them were built: a policy that writes better keeps workers busier.[/]")
     table = Table(title=f"{settings.workers} workers a node")
     for column in ("workers", "nodes", "verdicts/s", "busy", "p50, s", "p95, s", "p99, s", "judging, s", "step waits"):
         table.add_column(column, justify="right")
@@ -366,7 +348,7 @@ def _print(measured: Measured, load: Load, settings: Settings, rows: list[Row], 
     out.print(table)
     if answer is not None:
         out.print(
-            f"{answer.workers:,} workers on {answer.nodes:,} node(s) hide the reward: a step waits for it during "
+            f"{answer.workers:,} workers on {answer.nodes:,} node(s) hide the reward: a step waits for it "
             f"{answer.outcome.share_waiting:.1%} of its time (hide={settings.hide:g}).",
             highlight=False,
         )
@@ -374,8 +356,8 @@ def _print(measured: Measured, load: Load, settings: Settings, rows: list[Row], 
     best = min(rows, key=lambda row: row.outcome.share_waiting)
     slowest = max(job.static + job.build + job.check + job.timed + job.reference for jobs in load.steps for job in jobs)
     out.print(
-        f"No number of workers up to {settings.max_workers:,} hides the reward: with {best.workers:,} a step still waits "
-        f"during {best.outcome.share_waiting:.1%} of its time. The slowest judgement alone takes {slowest:.3g} s, the "
+        f"No number of workers up to {settings.max_workers:,} hides the reward: with {best.workers:,} a step still "
+        f"waits {best.outcome.share_waiting:.1%} of its time. The slowest judgement alone takes {slowest:.3g} s, the "
         f"driver {batch * settings.dispatch_ms / 1e3:.3g} s for a step; "
         + ("a larger batch hides more." if load.overlap else "--overlap judges while completions are generated."),
         highlight=False,

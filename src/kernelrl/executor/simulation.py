@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import simpy
 
+from kernelrl.verdict import Verdict
+
 Steps = Generator[simpy.Event, Any, None]
 """A process of the simulation."""
 THREADS_PER_WORKER = 2
@@ -40,6 +42,26 @@ class Job:
     """Making the task's reference, which the first job of the task on a node does for the others there."""
     again: bool = False
     """Its speedup is measured again when all others are judged."""
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Job | None:
+        """What a verdict cost; None: it does not say."""
+        if verdict.cached:
+            return cls(verdict.task_id)
+        if (spent := verdict.spent) is None:
+            return None
+        own = max(verdict.seconds - spent.waiting - spent.reference - spent.timed, 0.0)
+        if not verdict.reached("legal"):
+            return cls(verdict.task_id, static=own)
+        build = 0.0 if verdict.build is None else min(verdict.build.seconds, own)
+        return cls(
+            verdict.task_id,
+            build=build,
+            check=own - build,
+            timed=spent.timed,
+            reference=spent.reference,
+            again=verdict.retest is not None,
+        )
 
     @property
     def runs(self) -> bool:
