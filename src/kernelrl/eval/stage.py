@@ -28,6 +28,7 @@ from kernelrl.eval import kernelbench, metrics
 from kernelrl.eval.provenance import git_version, package_versions
 from kernelrl.eval.table import make_table
 from kernelrl.executor.api import Executor, Request, deciding_settings, make_executor
+from kernelrl.executor.health import Heartbeat
 from kernelrl.prompts import Message, to_text
 from kernelrl.records import Ledger, Record, digest, write_json
 from kernelrl.rewards import Reward, make_reward
@@ -111,6 +112,7 @@ def run(cfg: DictConfig) -> Path:
     with (
         open_stage("eval", settings.folder, asked) as stage,
         make_executor(executor_settings) as executor,
+        Heartbeat(executor, settings.folder),
     ):
         work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, executor)
         for name, policy in settings.policies.items():

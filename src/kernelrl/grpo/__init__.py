@@ -19,6 +19,7 @@ from kernelrl import models
 from kernelrl.configs import read_node, to_dict
 from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.executor.api import deciding_settings, make_executor
+from kernelrl.executor.health import Heartbeat
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
 from kernelrl.grpo.judge import Judge
 from kernelrl.grpo.retest import Retest, RetestSettings
@@ -81,7 +82,12 @@ def run(cfg: DictConfig) -> Path:
         checkpoint = last_checkpoint(stage.path / CHECKPOINTS)
         ledger = Ledger(stage.path / "records", shard=f"rank{arguments.process_index}")
         _set_aside_repeated(ledger, checkpoint)
-        with make_executor(to_dict(cfg.executor)) as executor, contextlib.ExitStack() as stack:
+        rank = arguments.process_index
+        with (
+            make_executor(to_dict(cfg.executor)) as executor,
+            Heartbeat(executor, stage.path, rank),
+            contextlib.ExitStack() as stack,
+        ):
             verifier = None
             if "verifier" in cfg:
                 verifier = stack.enter_context(contextlib.closing(Verifier(cfg.verifier)))
@@ -96,7 +102,7 @@ def run(cfg: DictConfig) -> Path:
                 retest=retest,
                 references=references,
                 verifier=verifier,
-                rank=arguments.process_index,
+                rank=rank,
             )
             trainer_class = HierarchicalGRPOTrainer if reward.plan else GRPOTrainer
             trainer = trainer_class(
