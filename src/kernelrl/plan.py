@@ -241,7 +241,7 @@ def _seconds_besides_judging(log: list[dict[str, Any]]) -> float | None:
     if len(entries) < 2:
         return None
     first, *others = entries
-    seconds = (entries[-1]["seconds"] - first["seconds"]) / len(others)
+    seconds: float = (entries[-1]["seconds"] - first["seconds"]) / len(others)
     return max(seconds - fmean(entry["judge_seconds"] for entry in others), 0.0)
 
 

@@ -230,6 +230,7 @@ class Engine:
             number = yield self._take()
             node = self._nodes[number]
             me = env.active_process
+            assert me is not None
             node.judging.add(me)
             try:
                 yield from node.judge(job)
