@@ -157,8 +157,8 @@ def test_what_was_measured_again_is_so_in_the_model():
     assert job is not None and job.again
 
 
-def write_run(folder, verdicts, step_s=12.0, judge_s=2.0):
-    """Three steps of two groups of `verdicts`."""
+def write_run(folder, verdicts, step_s=12.0, judge_s=2.0, interval=1):
+    """Three batches of two groups of `verdicts`, one every `interval` steps."""
     records = [
         Record(
             id=f"grpo/{step}/{index}",
@@ -170,11 +170,12 @@ def write_run(folder, verdicts, step_s=12.0, judge_s=2.0):
             completion="!",
             verdict=verdict,
         )
-        for step in range(3)
+        for step in range(0, 3 * interval, interval)
         for index, (group, verdict) in enumerate((group, verdict) for group in "ab" for verdict in verdicts)
     ]
     Ledger(folder / "grpo" / "records").append(records)
-    lines = [{"step": step + 1, "seconds": step_s * (step + 1), "judge_seconds": judge_s} for step in range(3)]
+    logged = [(step + 1, step_s * (step + 1)) for step in range(3 * interval)]
+    lines = [{"step": step, "seconds": seconds, "judge_seconds": judge_s} for step, seconds in logged]
     (folder / "grpo" / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
@@ -204,6 +205,12 @@ def test_the_command_takes_batch_and_rate_from_the_run(run, capsys):
         hiding = [row["workers"] for row in found["rows"] if row["share_waiting"] <= 0.3]
         assert found["answer"]["share_waiting"] <= 0.3 and found["answer"]["workers"] <= hiding[0]
         assert found["stages"]["build_s"] == 0.5 and found["stages"]["recalled"] == pytest.approx(1 / 3)
+
+
+def test_a_batch_that_serves_several_steps(tmp_path, capsys):
+    write_run(tmp_path, [VERDICT, REFUSED], step_s=3.0, interval=4)
+    assert main([str(tmp_path), "max_workers=2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["load"]["generation_s"] == pytest.approx(4 * 3.0 - 2.0)
 
 
 def test_stage_times_by_hand(capsys):

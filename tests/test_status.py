@@ -191,10 +191,7 @@ def test_last_errors_are_those_of_nodes_and_of_records(run):
         ("x\nTraceback (most recent call last):\n  File 'a'\n    f()\nValueError: bad\nbye\n", "ValueError: bad"),
         ("[rank1]: Traceback (most recent call last):\n[rank1]:   File\n[rank1]: OSError: full\n", "OSError: full"),
         ("3: Traceback (most recent call last):\n3:   File\n3: OSError: full\n", "OSError: full"),
-        (
-            "Traceback (most recent call last):\n  x\nKeyError: 1\nerror: output_dir is in use\n",
-            "error: output_dir is in use",
-        ),
+        ("Traceback (most recent call last):\n  x\nKeyError: 1\nerror: no disk space\n", "error: no disk space"),
         ("slurmstepd: error: Detected 1 oom_kill event\n", "slurmstepd: error: Detected 1 oom_kill event"),
         ("terrors of the deep\n", ""),
     ],

@@ -97,6 +97,8 @@ class Measured:
     batch: int | None = None
     """Completions per step."""
     group: int | None = None
+    interval: int = 1
+    """Optimizer steps from one batch to the next."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,7 @@ def read_times(run: Path, stage: str = "grpo") -> Measured:
         gpu=device != "cpu",
         batch=round(median(by_step.values())) if stage == "grpo" else None,
         group=Counter(map(len, groups.values())).most_common(1)[0][0],
+        interval=round((max(by_step) - min(by_step)) / max(len(by_step) - 1, 1)) or 1,
     )
 
 
@@ -223,7 +226,7 @@ def _load(measured: Measured, settings: Settings, log: list[dict[str, Any]] | No
     if batch is None:
         raise UserError("batch: how many completions has a step? e.g. batch=512")
     rate = settings.rate
-    if rate is None and log is not None and (besides := _seconds_besides_judging(log)) is not None:
+    if rate is None and log is not None and (besides := _seconds_besides_judging(log, measured.interval)) is not None:
         rate = (measured.batch or batch) / max(besides - settings.train_s, 1e-3)
     if rate is None:
         raise UserError("rate: how many completions are generated in a second? e.g. rate=20")
@@ -235,13 +238,16 @@ def _load(measured: Measured, settings: Settings, log: list[dict[str, Any]] | No
     )
 
 
-def _seconds_besides_judging(log: list[dict[str, Any]]) -> float | None:
-    """Time of a step that is not judging (in seconds); None: the log does not say."""
+def _seconds_besides_judging(log: list[dict[str, Any]], interval: int) -> float | None:
+    """Time from one batch to the next, `interval` optimizer steps on, that is not judging (in seconds).
+
+    None: the log does not say.
+    """
     entries = [entry for entry in log if "judge_seconds" in entry]
     if len(entries) < 2:
         return None
     first, *others = entries
-    seconds: float = (entries[-1]["seconds"] - first["seconds"]) / len(others)
+    seconds: float = (entries[-1]["seconds"] - first["seconds"]) / (entries[-1]["step"] - first["step"]) * interval
     return max(seconds - fmean(entry["judge_seconds"] for entry in others), 0.0)
 
 
