@@ -116,7 +116,7 @@ def batch(number: int, num_groups: int) -> list[Request]:
 
 def jobs_of(verdicts: list[Verdict]) -> list[list[Job]]:
     """What the verdicts say about times, by group; a group's reference is that of all of its jobs."""
-    jobs = [job for verdict in verdicts if (job := Job.of(verdict)) is not None]
+    jobs = [Job(verdict.task_id) if verdict.cached else job for verdict in verdicts if (job := Job.of(verdict))]
     return [sharing(jobs[start : start + len(GROUP)]) for start in range(0, len(jobs), len(GROUP))]
 
 

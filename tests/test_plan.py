@@ -126,7 +126,7 @@ VERDICT = Verdict(
 )
 REFUSED = Verdict(
     task_id="t",
-    candidate="c",
+    candidate="d",
     status="illegal",
     stage="parsed",
     violations=(Violation(rule="no_kernel", evidence="none"),),
@@ -142,7 +142,6 @@ REFUSED = Verdict(
     [
         (VERDICT, Job("t", build=1.0, check=1.0, timed=0.25, reference=0.75)),
         (VERDICT.model_copy(update={"build": None}), Job("t", check=2.0, timed=0.25, reference=0.75)),
-        (VERDICT.model_copy(update={"cached": True}), Job("t")),
         (VERDICT.model_copy(update={"spent": None}), None),
         (REFUSED, Job("t", static=0.01)),
     ],
@@ -192,6 +191,12 @@ def test_the_times_of_a_run(run):
     for built, recalled, refused in measured.groups:
         assert (built.build, built.check, built.timed, built.reference) == (1.0, 1.0, 0.25, 0.75)
         assert recalled.known and not refused.runs and refused.static == 0.01
+
+
+def test_what_an_earlier_run_had_judged_counts_once(tmp_path):
+    recalled = VERDICT.model_copy(update={"cached": True})
+    write_run(tmp_path, [recalled, recalled])
+    assert all([first.runs, second.known] == [True, True] for first, second in read_times(tmp_path).groups)
 
 
 def test_the_command_takes_batch_and_rate_from_the_run(run, capsys):
@@ -247,7 +252,7 @@ def test_bad_usage_is_one_line(run, arguments, message):
 
 
 def test_records_without_times_are_named(tmp_path, capsys):
-    write_run(tmp_path, [VERDICT.model_copy(update={"spent": None}), VERDICT.model_copy(update={"cached": True})])
+    write_run(tmp_path, [VERDICT.model_copy(update={"spent": None, "cached": cached}) for cached in (False, True)])
     with pytest.raises(SystemExit) as end:
         cli.main(["plan", str(tmp_path)])
     assert end.value.code == 2

@@ -73,6 +73,7 @@ def run(tmp_path: Path) -> Path:
     write_training_log(grpo, [{"reward": step / 10, "correct": step / 20, "loss": 0.5} for step in range(1, 9)])
     batches = [[record(f"grpo/{step}/{i}", 100 - 10 * step, cached=i == 0) for i in range(4)] for step in range(8)]
     Ledger(grpo / "records").append([each for batch in batches for each in batch])
+    (grpo / "records" / "rank1.jsonl").write_text('{"corrupt": 1}\n{"torn')
     return tmp_path
 
 
@@ -180,7 +181,7 @@ def test_a_stage_of_another_machine_runs_as_long_as_it_reports(run):
 def test_last_errors_are_those_of_nodes_and_of_records(run):
     write_report(run, 1.0, "elsewhere", "a node\nwas lost")
     unknown = {"status": "infrastructure", "stage": "none", "fault": "executor", "feedback": "the service died"}
-    Ledger(run / "grpo" / "records", shard="rank1").append([record("grpo/9/9", 1, **unknown)])
+    Ledger(run / "grpo" / "records", shard="rank2").append([record("grpo/9/9", 1, **unknown)])
     assert stage(run, "grpo").errors == ("n1: a node was lost", "t: the service died")
 
 

@@ -60,7 +60,10 @@ examples:
 BY_HAND = ("build_s", "check_s", "time_s", "reference_s")
 FEW = 20
 """Completions that ran: fewer say little about those that a better policy writes."""
-TIMES = "SELECT policy, step, task_id, verdict FROM records WHERE stage = ? AND status <> 'infrastructure'"
+TIMES = """
+    SELECT policy, step, task_id, verdict FROM records
+    WHERE stage = ? AND status <> 'infrastructure' ORDER BY time, id
+"""
 
 
 class Settings(BaseModel):
@@ -181,17 +184,22 @@ def read_times(run: Path, stage: str = "grpo") -> Measured:
         raise UserError(f"{run}: no record of stage {stage!r} in it; name another with --stage")
     groups: defaultdict[tuple[str, int, str], list[Job]] = defaultdict(list)
     by_step: Counter[int] = Counter()
+    seen: set[tuple[str, str | None]] = set()
     device = "cpu"
     for row in rows:
         verdict = Verdict.model_validate_json(row["verdict"])
-        if (job := Job.of(verdict)) is not None:
-            groups[row["policy"], row["step"], row["task_id"]].append(job)
-            by_step[row["step"]] += 1
-            device = verdict.device
-    if all(job.known for jobs in groups.values() for job in jobs):
+        if (job := Job.of(verdict)) is None:
+            continue
+        asked = row["task_id"], verdict.candidate
+        # what an earlier run had judged is recalled in this one, and would have to be judged in another
+        groups[row["policy"], row["step"], row["task_id"]].append(Job(row["task_id"]) if asked in seen else job)
+        seen.add(asked)
+        by_step[row["step"]] += 1
+        device = verdict.device
+    if not groups:
         raise UserError(
-            f"{run}: none of its {len(rows)} records of stage {stage!r} says where its time went (they are of an "
-            "earlier version, or all were recalled); give stage times, e.g. build_s=0.5 check_s=0.3 time_s=0.2"
+            f"{run}: none of its {len(rows)} records of stage {stage!r} says where its time went: they are of an "
+            "earlier version; give stage times, e.g. build_s=0.5 check_s=0.3 time_s=0.2"
         )
     return Measured(
         groups=[sharing(jobs) for jobs in groups.values()],

@@ -45,9 +45,7 @@ class Job:
 
     @classmethod
     def of(cls, verdict: Verdict) -> Job | None:
-        """What a verdict cost; None: it does not say."""
-        if verdict.cached:
-            return cls(verdict.task_id)
+        """What a verdict cost when it was made; None: it does not say."""
         if (spent := verdict.spent) is None:
             return None
         own = max(verdict.seconds - spent.waiting - spent.reference - spent.timed, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -14,13 +15,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow.parquet as pq
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from kernelrl.errors import UserError
 from kernelrl.executor import health
 from kernelrl.executor.api import NodeHealth
 from kernelrl.query import Query
-from kernelrl.records import digest
+from kernelrl.records import Record, digest
 from kernelrl.run import LOCK, LOG, SETTINGS, is_done, read_figures, read_log, read_settings
 from kernelrl.stages import PIPELINE
 from kernelrl.status.logs import LaunchedJob, LogFile, read_jobs, read_logs
@@ -137,15 +138,15 @@ def _read_stage(run: Path, name: str) -> StageStatus:
     running, who = _who(folder, reports)
     now = time.time()
     records = _last_records(folder)
-    end = now if running else max((record["time"] for record in records), default=now)
-    recent = [record for record in records if record["time"] > end - WINDOW_S]
+    end = now if running else max((record.time for record in records), default=now)
+    recent = [record for record in records if record.time > end - WINDOW_S]
     rates = _record_rates(recent, end)
     if len(entries) > 1:
         rates = {"steps/min": 60 / _seconds_per_step(entries)} | rates
     nodes = [node.model_copy(update={"rank": rank}) for rank, report in reports.items() for node in report.nodes]
-    unknown = [record["verdict"] for record in recent if record["verdict"]["status"] == "infrastructure"]
+    unknown = [record.verdict for record in recent if record.verdict.status == "infrastructure"]
     errors = [f"{node.node}: {node.last_error}" for node in nodes if node.last_error]
-    errors += [f"{verdict['task_id']}: {verdict['feedback']}" for verdict in unknown[-1:]]
+    errors += [f"{verdict.task_id}: {verdict.feedback}" for verdict in unknown[-1:]]
     return StageStatus(
         name=name,
         state="running" if running else "stopped",
@@ -192,32 +193,36 @@ def lock_holder(path: Path) -> int | None:
     return None if kind == fcntl.F_UNLCK else int(pid)
 
 
-def _last_records(folder: Path) -> list[dict[str, Any]]:
-    """The end of a stage's ledgers, in order of time."""
-    lines = [line for path in folder.rglob("records/*.jsonl") for line in _tail(path)]
-    return sorted((json.loads(line) for line in lines), key=lambda record: float(record["time"]))
+def _last_records(folder: Path) -> list[Record]:
+    """The end of a stage's ledgers, in order of time; torn and corrupt lines are left out."""
+    records = []
+    for path in folder.rglob("records/*.jsonl"):
+        for line in _tail(path):
+            with contextlib.suppress(ValidationError):
+                records.append(Record.model_validate_json(line))
+    return sorted(records, key=lambda record: record.time)
 
 
 def _tail(path: Path) -> list[bytes]:
-    """Whole lines at the end of a file."""
+    """The lines at the end of a file."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TAIL_BYTES))
         lines = file.read().splitlines(keepends=True)
-    return [line for line in lines[size > TAIL_BYTES :] if line.startswith(b"{") and line.endswith(b"}\n")]
+    return lines[size > TAIL_BYTES :]
 
 
-def _record_rates(recent: list[dict[str, Any]], end: float) -> dict[str, float]:
+def _record_rates(recent: list[Record], end: float) -> dict[str, float]:
     """Completions, and verdicts that were not recalled, per second of the window or of what the records tell of it."""
     if not recent:
         return {}
     # the first batch was generated and judged before it was written: the rate is of those after it
-    first = recent[0]["time"]
-    later = [record for record in recent if record["time"] > first + 1.0]
+    first = recent[0].time
+    later = [record for record in recent if record.time > first + 1.0]
     seconds = end - first
     if not later or seconds <= 0:
         return {}
-    judged = sum(not record["verdict"]["cached"] for record in later)
+    judged = sum(not record.verdict.cached for record in later)
     return {"completions/s": len(later) / seconds, "verdicts/s": judged / seconds}
 
 
