@@ -52,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--validate", type=int, metavar="N", help="run the real engine N times, and no more")
     parser.add_argument("--groups", type=int, default=8, help="of eight completions in a real run")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="of the real engine")
     parser.add_argument("--batch", type=int, default=4096, help="completions of the fixed step")
     parser.add_argument("--node", type=int, default=1, help="workers of a node")
     parser.add_argument("--dispatch-ms", type=float, help="the driver's time for a request; otherwise measured")
@@ -63,7 +64,7 @@ def main() -> None:
     given = Job(0, 0.0, options.build_s, options.check_s, options.time_s, options.reference_s)
     groups = [[given]]
     if not given.runs:
-        result["runs"], groups = validate(options.validate or 3, options.groups)
+        result["runs"], groups = validate(options.validate or 3, options.groups, options.workers)
     dispatch_ms = options.dispatch_ms if options.dispatch_ms is not None else driver_ms()
     result["dispatch_ms"] = dispatch_ms
     if options.validate is None:
@@ -73,13 +74,16 @@ def main() -> None:
     print(json.dumps(result)) if options.json else _show(result, options.batch)
 
 
-def validate(num_runs: int, num_groups: int) -> tuple[list[dict[str, float]], list[list[Job]]]:
+def validate(num_runs: int, num_groups: int, workers: int) -> tuple[list[dict[str, float]], list[list[Job]]]:
     """Real runs beside simulated ones, and the jobs of the last run in their groups."""
     runs: list[dict[str, float]] = []
     before: list[list[Job]] | None = None
     for number in range(num_runs):
         requests = batch(number, num_groups)
-        with tempfile.TemporaryDirectory() as cache, make_executor({"cache_dir": cache}) as executor:
+        with (
+            tempfile.TemporaryDirectory() as cache,
+            make_executor({"cache_dir": cache, "workers": workers}) as executor,
+        ):
             executor.evaluate(batch(-1, 1))  # the service, the loader's header
             started = time.perf_counter()
             verdicts = executor.evaluate(requests)
@@ -89,10 +93,10 @@ def validate(num_runs: int, num_groups: int) -> tuple[list[dict[str, float]], li
             console.print(f"run {number}: left out, the machine failed {unknown} verdict(s)", highlight=False)
             continue
         groups = jobs_of(verdicts)
-        run = {"real_s": real, "same_s": simulated(groups)}
+        run = {"real_s": real, "same_s": simulated(groups, workers)}
         if before is not None:
             drawn = draw(before, len(requests), len(GROUP), steps=9, seed=0)
-            run["other_s"] = fmean(simulated([jobs]) for jobs in drawn)
+            run["other_s"] = fmean(simulated([jobs], workers) for jobs in drawn)
         before = groups
         runs.append(run)
         console.print(f"run {number}: {run}", highlight=False)
@@ -120,9 +124,9 @@ def jobs_of(verdicts: list[Verdict]) -> list[list[Job]]:
     return [sharing(jobs[start : start + len(GROUP)]) for start in range(0, len(jobs), len(GROUP))]
 
 
-def simulated(groups: list[list[Job]]) -> float:
+def simulated(groups: list[list[Job]], workers: int) -> float:
     """Time of a batch on a node like this machine (in seconds)."""
-    here = Cluster(nodes=1, workers=len(os.sched_getaffinity(0)))
+    here = Cluster(nodes=1, workers=workers)
     return simulate(here, Load([[job for group in groups for job in group]])).judging_s
 
 

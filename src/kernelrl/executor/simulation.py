@@ -229,13 +229,13 @@ class Engine:
             node = self._nodes[number]
             me = env.active_process
             assert me is not None
-            node.judging.add(me)
+            node.judging[me] = None
             try:
                 yield from node.judge(job)
                 judged = True
             except simpy.Interrupt:
                 self.retried += 1
-            node.judging.discard(me)
+            del node.judging[me]
             node.load -= 1
             if self._nodes[number] is node:
                 self._free_again(number)
@@ -284,7 +284,7 @@ class _Node:
         self._workers = cluster.workers
         self.threads = THREADS_PER_WORKER * cluster.workers if threads is None else threads
         self.load = 0
-        self.judging: set[simpy.Process] = set()
+        self.judging: dict[simpy.Process, None] = {}
         self.worked_s = 0.0
         self._places = simpy.Resource(env, cluster.workers)
         self._alone = simpy.Resource(env)

@@ -53,8 +53,8 @@ def _parts(status: RunStatus) -> Iterator[RenderableType]:
         if stage.nodes:
             rows = [node_row(node, status.time) for node in stage.nodes]
             yield _table(f"{stage.name}: executor", NODE_COLUMNS, rows)
-        for error in stage.errors:
-            yield Text(f"{stage.name}: {error}", "red")
+        if stage.error:
+            yield Text(f"{stage.name}: {stage.error}", "red")
     if status.jobs:
         yield _table("jobs", ["job", "name", "state", "submitted"], job_rows(status))
     if status.logs:

@@ -94,8 +94,8 @@ class StageStatus:
     steps: tuple[Mapping[str, float], ...] = ()
     """The last entries of its log."""
     nodes: tuple[NodeReport, ...] = ()
-    errors: tuple[str, ...] = ()
-    """The last ones, of its executor and of its records."""
+    error: str = ""
+    """The last of its records that says nothing about a candidate but that the machine or the task failed."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,6 @@ def _read_stage(run: Path, name: str) -> StageStatus:
         rates = {"steps/min": 60 / _seconds_per_step(entries)} | rates
     nodes = [node.model_copy(update={"rank": rank}) for rank, report in reports.items() for node in report.nodes]
     unknown = [record.verdict for record in recent if record.verdict.status == "infrastructure"]
-    errors = [f"{node.node}: {node.last_error}" for node in nodes if node.last_error]
-    errors += [f"{verdict.task_id}: {verdict.feedback}" for verdict in unknown[-1:]]
     return StageStatus(
         name=name,
         state="running" if running else "stopped",
@@ -155,7 +153,7 @@ def _read_stage(run: Path, name: str) -> StageStatus:
         rates=rates,
         steps=tuple(entries[-NUM_STEPS:]),
         nodes=tuple(nodes),
-        errors=tuple(dict.fromkeys(" ".join(error.split())[:CHARS] for error in errors)),
+        error=" ".join(f"{unknown[-1].task_id}: {unknown[-1].feedback}".split())[:CHARS] if unknown else "",
     )
 
 
