@@ -1,5 +1,6 @@
 """GRPO: the judge, and how training goes on after a kill."""
 
+import json
 import math
 import os
 import signal
@@ -244,7 +245,9 @@ def test_it_leaves_final_records_and_log_and_goes_on_after_a_kill(cfg, caplog):
     assert ids(folder) == EVERY_ID
     entries = [entry for entry in read_log(folder / "log.jsonl") if "reward" in entry]
     assert [entry["step"] for entry in entries] == [1, 2, 3, 4]
-    assert {"parsed", "legal", "compiled", "correct", "loss", "entropy"} <= entries[0].keys()
+    assert {"parsed", "legal", "compiled", "correct", "loss", "entropy", "judge_seconds"} <= entries[0].keys()
+    [health] = json.loads((folder / "health" / "rank0.json").read_text())["nodes"]
+    assert health["alive"] and health["running"] == 0
 
     (folder / "done.json").unlink()  # as if killed after step 4, with a checkpoint that is not whole
     (folder / "checkpoints" / "checkpoint-4" / "seal.json").unlink()
