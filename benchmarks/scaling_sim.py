@@ -195,7 +195,7 @@ def _show(result: dict[str, Any], number: int) -> None:
             table.add_row(
                 f"{row['workers']:,}",
                 f"{row['completions']:,}",
-                f"{row['verdicts_per_s']:.1f}",
+                f"{row['verdicts_per_s']:,.1f}",
                 f"{row['busy']:.0%}",
                 *(f"{row[key]:.2f}" for key in ("p50_s", "p95_s", "p99_s", "judging_s")),
             )

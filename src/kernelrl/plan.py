@@ -352,10 +352,10 @@ def _print(measured: Measured, load: Load, settings: Settings, rows: list[Row], 
         table.add_row(
             f"{row.workers:,}",
             f"{row.nodes:,}",
-            f"{outcome.throughput:,.3g}" if outcome.throughput < 1000 else f"{outcome.throughput:,.0f}",
+            _figure(outcome.throughput),
             f"{outcome.busy:.0%}",
-            *(f"{outcome.latency(q):.3g}" for q in (50, 95, 99)),
-            f"{outcome.judging_s / steps:.3g}",
+            *(_figure(outcome.latency(q)) for q in (50, 95, 99)),
+            _figure(outcome.judging_s / steps),
             f"{outcome.share_waiting:.1%}",
             style="bold" if row is answer else "",
         )
@@ -376,6 +376,10 @@ def _print(measured: Measured, load: Load, settings: Settings, rows: list[Row], 
         + ("a larger batch hides more." if load.overlap else "--overlap judges while completions are generated."),
         highlight=False,
     )
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
 
 
 def _settings(words: list[str]) -> Settings:
