@@ -57,6 +57,7 @@ def test_only_correct_kernels_become_rows(built):
         assert row["reasoning_tokens"] > 10 and row["difficulty"] == "easy" and row["selected_by"] == "correct"
     verdicts = {record.id: record.verdict for record in Ledger(Path(cfg.curate.verified) / "records")}
     assert all(verdicts[row["record"]].correct for row in rows)
+    assert (Path(cfg.curate.verified) / "health" / "rank0.json").exists()
 
 
 def test_no_composition_is_in_both_splits(built):

@@ -17,7 +17,7 @@ from kernelrl.cli import TOOLS
 from kernelrl.configs import compose_config
 from kernelrl.stages import STAGES
 from kernelrl.verdict import STAGES as STAGES_OF_A_VERDICT
-from kernelrl.verdict import Build, Speedup, Status, TrialError, Verdict, Violation
+from kernelrl.verdict import Build, Speedup, Spent, Status, TrialError, Verdict, Violation
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "DEVELOPERS.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -79,7 +79,7 @@ def test_the_verdict_page_names_every_field_and_status():
     page = (ROOT / "docs" / "verdict.md").read_text()
     words = set(re.findall(r"`(\w+)`", page))
     assert words >= Verdict.model_fields.keys() | set(get_args(Status)) | set(STAGES_OF_A_VERDICT)
-    for part in (Violation, TrialError, Speedup, Build):
+    for part in (Violation, TrialError, Speedup, Build, Spent):
         assert ", ".join(part.model_fields) in page
 
 

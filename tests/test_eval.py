@@ -189,6 +189,7 @@ def test_every_task_of_a_source_can_be_evaluated_on(inputs, tmp_path):
     OmegaConf.update(cfg, "tasks", table, merge=False)
     run(cfg)
     records = ledger_of(cfg, "learnt")
+    assert (Path(cfg.eval.folder) / "health" / "rank0.json").exists()
     assert sorted(record.task_id for record in records) == ["double", "relu"]
     assert all("Rewrite this program as one" in record.prompt for record in records)
 

@@ -41,6 +41,20 @@ def test_a_right_kernel_is_correct_and_timed(executor: Executor) -> None:
     assert verdict.machine
 
 
+def test_a_verdict_says_where_its_time_went(executor: Executor) -> None:
+    task = REFERENCE.replace("256,", "255,")
+    sources = [RIGHT.replace("void kernel", f"// {number}\nvoid kernel") for number in range(4)]
+    verdicts = executor.evaluate([request(source, task) for source in sources])
+    for verdict in verdicts:
+        spent, build = verdict.spent, verdict.build
+        assert spent is not None and build is not None and spent.timed > 0
+        assert spent.waiting + spent.reference + spent.timed + build.seconds < verdict.seconds
+    references = [verdict.spent.reference for verdict in verdicts if verdict.spent]
+    assert max(references) > 10 * sorted(references)[-2] > 0, "one of them makes the reference for all"
+    [refused] = executor.evaluate([request(KERNELS["cheat"], task)])
+    assert refused.spent is not None and refused.spent.timed == refused.spent.reference == 0
+
+
 def test_a_wrong_kernel_is_incorrect_and_says_where(executor: Executor) -> None:
     verdict = judge(executor, KERNELS["wrong"])
     assert verdict.status == "incorrect" and verdict.stage == "ran"

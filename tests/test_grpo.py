@@ -1,5 +1,6 @@
 """GRPO: the judge, and how training goes on after a kill."""
 
+import json
 import math
 import os
 import signal
@@ -25,8 +26,8 @@ from kernelrl.grpo.judge import Judge
 from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
+from kernelrl.run import read_log
 from kernelrl.task import Task
-from kernelrl.training import read_log
 from kernelrl.verdict import Speedup, Verdict
 from kernelrl.watch import alarms
 
@@ -87,6 +88,7 @@ class Broken:
 def test_an_outage_is_no_reward_rather_than_zero(tmp_path):
     rewards, metrics = judge(Broken(), Ledger(tmp_path), ["a", "b"])
     assert rewards == [None, None]
+    assert metrics.pop("judge_seconds") >= 0
     assert metrics == {"infrastructure": 1.0, "retested": 0, "retest_disagreed": 0}
 
 
@@ -243,7 +245,9 @@ def test_it_leaves_final_records_and_log_and_goes_on_after_a_kill(cfg, caplog):
     assert ids(folder) == EVERY_ID
     entries = [entry for entry in read_log(folder / "log.jsonl") if "reward" in entry]
     assert [entry["step"] for entry in entries] == [1, 2, 3, 4]
-    assert {"parsed", "legal", "compiled", "correct", "loss", "entropy"} <= entries[0].keys()
+    assert {"parsed", "legal", "compiled", "correct", "loss", "entropy", "judge_seconds"} <= entries[0].keys()
+    [health] = json.loads((folder / "health" / "rank0.json").read_text())["nodes"]
+    assert health["alive"] and health["running"] == 0
 
     (folder / "done.json").unlink()  # as if killed after step 4, with a checkpoint that is not whole
     (folder / "checkpoints" / "checkpoint-4" / "seal.json").unlink()

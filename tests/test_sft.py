@@ -18,7 +18,8 @@ from curated import training_config, write_data
 from kernelrl import models, sft
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
-from kernelrl.training import last_checkpoint, read_log, seal
+from kernelrl.run import read_log
+from kernelrl.training import last_checkpoint, seal
 
 
 @pytest.fixture

@@ -36,6 +36,8 @@ TOOLS = {
     "check": Tool("judge one kernel, or a file of them, against a KernelBench-format reference", "kernelrl.check"),
     "records": Tool("look at what a run wrote and how it was judged; export some of it for SFT", "kernelrl.browse"),
     "reward": Tool("`reward replay RUN`: what other rewards would have paid for a run's records", "kernelrl.replay"),
+    "status": Tool("how a run is doing: stages, rates, time left, nodes, errors, logs", "kernelrl.status"),
+    "plan": Tool("how many executor workers hide the reward, from the stage times of a run", "kernelrl.plan"),
     "decontaminate": Tool(
         "which training tasks are in a benchmark, however they are written", "kernelrl.decontaminate"
     ),

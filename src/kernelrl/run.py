@@ -25,6 +25,7 @@ from kernelrl.records import write_atomically, write_json
 SETTINGS = "settings.yaml"
 DONE = "done.json"
 LOCK = ".lock"
+LOG = "log.jsonl"
 NUM_DIFFERENCES_SHOWN = 5
 
 
@@ -90,6 +91,13 @@ def read_figures(folder: str | Path) -> dict[str, Any]:
 def read_settings(folder: str | Path) -> dict[str, Any]:
     """The settings with which the stage of that folder was opened."""
     return to_dict(cast(DictConfig, OmegaConf.load(Path(folder) / SETTINGS)))
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The entries of a training stage's log; a torn last line is left out."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("}\n")]
 
 
 def require_free_disk(folder: str | Path, num_bytes: int) -> None:

@@ -31,11 +31,10 @@ from kernelrl import interruption, ranks
 from kernelrl.console import track
 from kernelrl.models import publish
 from kernelrl.records import digest, write_atomically, write_json
-from kernelrl.run import require_free_disk
+from kernelrl.run import read_log, require_free_disk
 
 SEAL = "seal.json"
 CHECKPOINTS = "checkpoints"
-LOG = "log.jsonl"
 FINAL = "final"
 
 log = logging.getLogger(__name__)
@@ -156,13 +155,6 @@ class _Progress(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.is_world_process_zero:
             self._tracker.advance(1, self._note)
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """The entries of a stage's log; a torn last line is left out."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("}\n")]
 
 
 def seal(checkpoint: Path) -> None:

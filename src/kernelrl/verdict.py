@@ -95,7 +95,7 @@ class Build(_Frozen):
 
     ok: bool
     seconds: float
-    """Wall time of the compiler (in seconds); 0 when every unit came from the cache."""
+    """Wall time of the compiler, without the time for which it was stopped (in seconds); 0: all came from the cache."""
     cached: bool
     units: int
     """Number of native modules."""
@@ -117,6 +117,18 @@ class GpuBuild(_Frozen):
     """Shared memory of one program (in bytes)."""
     spill_bytes: int | None = None
     """Registers spilled to memory by one thread (in bytes)."""
+
+
+class Spent(_Frozen):
+    """Where the time of an evaluation went (in seconds); what is left of it the candidate's own build, load and runs
+    took."""
+
+    waiting: float
+    """For others: for a place, for what another candidate was making, while another was timed."""
+    reference: float
+    """Making the task's reference and expected outputs, which the first candidate of a task does for all."""
+    timed: float
+    """Having the machine alone."""
 
 
 class Verdict(_Frozen):
@@ -175,6 +187,8 @@ class Verdict(_Frozen):
     """True: the verdict came from the verdict cache."""
     seconds: float = 0.0
     """Wall time of the evaluation (in seconds)."""
+    spent: Spent | None = None
+    """None: not known."""
     machine: str = ""
     """Fingerprint of the machine and the toolchain."""
 

@@ -29,6 +29,7 @@ from kernelrl.data.tokens import make_counter
 from kernelrl.data.verification import Proposed, Verifier
 from kernelrl.errors import UserError
 from kernelrl.executor.api import deciding_settings, make_executor
+from kernelrl.executor.health import Heartbeat
 from kernelrl.prompts import build_prompt
 from kernelrl.records import Ledger, digest, write_atomically
 from kernelrl.run import is_done, open_stage, read_figures
@@ -160,7 +161,7 @@ def _verify(
                     f"curate: no triple out of {statuses.total()} proposals ({dict(statuses)}); see {folder}/records"
                 )
 
-    with make_executor(_executor_settings(cfg)) as executor:
+    with make_executor(_executor_settings(cfg)) as executor, Heartbeat(executor, folder):
         verifier = Verifier(executor, Ledger(folder / "records"), cfg.prompt.style)
         write_table(folder / PROPOSALS, rows(), PROPOSAL_COLUMNS)
     return {

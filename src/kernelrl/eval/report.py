@@ -29,7 +29,7 @@ from kernelrl.eval import plots, table
 from kernelrl.eval.metrics import RATES
 from kernelrl.eval.stage import RECORDS, RESULTS
 from kernelrl.records import Ledger, Record, write_atomically
-from kernelrl.training import LOG, read_log
+from kernelrl.run import LOG, read_log
 from kernelrl.watch import alarms
 
 NUM_BEST = 3

@@ -29,6 +29,7 @@ from kernelrl.eval import kernelbench, metrics
 from kernelrl.eval.provenance import git_version, package_versions
 from kernelrl.eval.table import make_table
 from kernelrl.executor.api import Executor, Request, deciding_settings, make_executor
+from kernelrl.executor.health import Heartbeat
 from kernelrl.prompts import Message, to_text
 from kernelrl.records import Ledger, Record, digest, write_json
 from kernelrl.rewards import Reward, make_reward
@@ -111,13 +112,14 @@ def run(cfg: DictConfig) -> Path:
     asked = _what_decides(cfg, settings, tasks_digest)
     executor_settings = to_dict(cfg.executor)
     if settings.part is not None:
-        with make_executor(executor_settings) as executor:
+        with make_executor(executor_settings) as executor, Heartbeat(executor, settings.folder, settings.part):
             return _run_part(_Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, executor), asked)
     records: dict[str, list[Record]] = {}
     summaries: dict[str, Any] = {}
     with (
         open_stage("eval", settings.folder, asked) as stage,
         make_executor(executor_settings) as executor,
+        Heartbeat(executor, settings.folder),
     ):
         work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, executor)
         for name, policy in settings.policies.items():

@@ -146,7 +146,7 @@ class Builder:
         versions = machine.compiler(), tvm_ffi.__version__, cpp_extension.TORCH_LIB_PATH
         key = _digest(source, compiler, flags, link, versions, BUILD_FORMAT)
         folder = self._cache / "build" / key[:2] / key
-        with self._locks[key]:
+        with self._cores.holding(self._locks[key]):
             if (folder / "build.json").exists():
                 return self._load(folder, cached=True)
             if name == "main.cpp":
@@ -205,7 +205,7 @@ class Builder:
         """The loader's header file, with a precompiled twin beside it unless the compiler could make none."""
         key = _digest(HEADERS[loader], BASE_FLAGS, tuning, machine.compiler(), tvm_ffi.__version__, torch.__version__)
         folder = self._cache / "headers" / key[:16]
-        with self._locks[key]:
+        with self._cores.holding(self._locks[key]):
             if not folder.exists():
                 with tempfile.TemporaryDirectory(dir=self._scratch) as name:
                     work = Path(name) / "headers"
@@ -252,7 +252,7 @@ class Builder:
         text = cubin.kernels_only(source)
         key = _digest(text, launches, arch, triton.__version__)
         folder = self._cache / "cubin" / key[:2] / key
-        with self._locks[key]:
+        with self._cores.holding(self._locks[key]):
             if not folder.exists():
                 with tempfile.TemporaryDirectory(dir=self._scratch) as name:
                     work = Path(name) / "cubin"
@@ -271,7 +271,7 @@ class Builder:
         self, command: list[str], folder: Path, file_bytes: int = FILE_BYTES, shortened: bool = True
     ) -> tuple[bool, str, float]:
         """Run a compiler: success, its words, time (in seconds)."""
-        started = time.monotonic()
+        started, waiting = time.monotonic(), self._cores.clock.waiting
         with tempfile.TemporaryFile() as log:
             request = {
                 "kind": "compiler",
@@ -293,7 +293,7 @@ class Builder:
                 self._forkserver.wait(pid, 5)
             log.seek(0)
             text = log.read(1 << 20).decode("utf-8", "replace").replace(str(folder) + "/", "")
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - started - (self._cores.clock.waiting - waiting)
         if status is None:
             return False, f"the compiler took longer than {self._timeout:g} s and was killed", seconds
         if os.WIFSIGNALED(status) or status >> 8 == 137 or "Killed signal terminated program" in text:

@@ -11,11 +11,31 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from kernelrl.executor.process import Process, ProcessTimeout
+from kernelrl.verdict import Spent
+
+
+class Clock(threading.local):
+    """What the judgement of this thread has spent so far, beside its own work (in seconds)."""
+
+    waiting = 0.0
+    """For others: a place, a lock, the end of a measurement."""
+    reference = 0.0
+    """Making what all candidates of the task share, waiting not counted."""
+    timed = 0.0
+    """Having the cores alone."""
+
+    def restart(self) -> None:
+        """A new judgement begins."""
+        self.waiting = self.reference = self.timed = 0.0
+
+    def spent(self) -> Spent:
+        """As the verdict has it."""
+        return Spent(waiting=self.waiting, reference=self.reference, timed=self.timed)
 
 
 class Cores:
@@ -36,6 +56,7 @@ class Cores:
         self._groups: set[int] = set()
         self._measured: set[int] = set()
         self._paused_s = 0.0
+        self.clock = Clock()
 
     @property
     def paused_s(self) -> float:
@@ -45,14 +66,35 @@ class Cores:
     @contextmanager
     def preparing(self) -> Iterator[None]:
         """Hold one of the `num_workers` slots."""
-        with self._slots:
+        with self.holding(self._slots):
             yield
 
     @contextmanager
     def on_device(self) -> Iterator[None]:
         """Have the device alone. Taken after a slot and before a reference's lock."""
-        with self._device:
+        with self.holding(self._device):
             yield
+
+    @contextmanager
+    def holding(self, lock: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
+        """Hold a lock; the time until it is free is waiting."""
+        with contextlib.ExitStack() as stack:
+            with self._waits():
+                stack.enter_context(lock)
+            yield
+
+    @contextmanager
+    def making_reference(self) -> Iterator[None]:
+        """Work that the first candidate of a task does for all of them."""
+        started, waiting = time.monotonic(), self.clock.waiting
+        yield
+        self.clock.reference += time.monotonic() - started - (self.clock.waiting - waiting)
+
+    @contextmanager
+    def _waits(self) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self.clock.waiting += time.monotonic() - started
 
     @contextmanager
     def off_device(self) -> Iterator[None]:
@@ -64,13 +106,14 @@ class Cores:
         try:
             yield
         finally:
-            self._device.__enter__()
+            with self._waits():
+                self._device.__enter__()
 
     @contextmanager
     def starting(self) -> Iterator[None]:
         """Start a process: not while something is measured, and nothing is measured until it stands."""
         with self._condition:
-            self._condition.wait_for(lambda: not self._measuring and not self._waiting)
+            self._wait_for(lambda: not self._measuring and not self._waiting)
             self._starting += 1
         try:
             yield
@@ -83,13 +126,15 @@ class Cores:
     def stoppable(self, group: int) -> Iterator[None]:
         """Run this process group only while nothing is measured."""
         with self._condition:
-            self._condition.wait_for(lambda: not self._measuring and not self._waiting)
+            self._wait_for(lambda: not self._measuring and not self._waiting)
             self._groups.add(group)
+            paused = self._paused_s
         try:
             yield
         finally:
             with self._condition:
                 self._groups.discard(group)
+                self.clock.waiting += self._paused_s - paused
 
     def ask(self, process: Process, message: dict[str, Any], timeout: float) -> dict[str, Any]:
         """A process's answer, as soon as nothing is measured; at once where the process is being measured itself.
@@ -126,12 +171,12 @@ class Cores:
         """Have the cores alone, with these processes pinned to them."""
         with self._condition:
             self._waiting += 1
-            self._condition.wait_for(lambda: not self._measuring and not self._starting)
+            self._wait_for(lambda: not self._measuring and not self._starting)
             self._waiting -= 1
             self._measuring = True
             stopped = set(self._groups)
             _signal(stopped, signal.SIGSTOP)
-        started = time.monotonic()
+        started, reference = time.monotonic(), self.clock.reference
         self._measured = {process.pid for process in processes}
         try:
             with contextlib.ExitStack() as stack:
@@ -140,11 +185,17 @@ class Cores:
                 yield
         finally:
             self._measured = set()
+            self.clock.timed += time.monotonic() - started
+            self.clock.reference = reference  # made meanwhile: counted as timed
             with self._condition:
                 _signal(stopped & self._groups, signal.SIGCONT)
                 self._paused_s += time.monotonic() - started
                 self._measuring = False
                 self._condition.notify_all()
+
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        with self._waits():
+            self._condition.wait_for(condition)
 
 
 def _signal(groups: set[int], number: int) -> None:

@@ -10,7 +10,19 @@ from numpy.typing import NDArray
 from kernelrl.executor.api import ExecutorSettings, Request
 from kernelrl.executor.builder import Built, shorten
 from kernelrl.stats import median_interval
-from kernelrl.verdict import Build, Conditions, GpuBuild, Memory, Speedup, Stage, Status, TrialError, Verdict, Violation
+from kernelrl.verdict import (
+    Build,
+    Conditions,
+    GpuBuild,
+    Memory,
+    Speedup,
+    Spent,
+    Stage,
+    Status,
+    TrialError,
+    Verdict,
+    Violation,
+)
 
 RESOLUTION = 0.5
 """Share of the overhead below which no time is told from another."""
@@ -89,7 +101,7 @@ class Findings:
         return Speedup(median=float(np.median(ours / theirs)), low=low, high=high, pairs=len(self.calls))
 
     def verdict(
-        self, request: Request, settings: ExecutorSettings, status: Status, feedback: str, seconds: float
+        self, request: Request, settings: ExecutorSettings, status: Status, feedback: str, seconds: float, spent: Spent
     ) -> Verdict:
         """The verdict on these findings. Violations make it `illegal` whatever `status` says."""
         if self.violations:
@@ -155,4 +167,5 @@ class Findings:
             protocol=settings.protocol,
             interpreted=request.dialect == "triton" and settings.device == "cpu" and self.trials > 0,
             seconds=seconds,
+            spent=spent,
         )

@@ -65,6 +65,7 @@ def judge(
         InfrastructureError: the machine failed.
     """
     started = time.monotonic()
+    cores.clock.restart()
     found = Findings()
     try:
         source = _check_statically(request, settings, found)
@@ -79,7 +80,7 @@ def judge(
             interpreted = request.dialect == "triton" and settings.device == "cpu"
             if settings.timing and not interpreted:
                 contestant.prepare_timing()
-                with cores.on_device(), ours.lock, cores.measuring(ours.process, process):
+                with cores.on_device(), cores.holding(ours.lock), cores.measuring(ours.process, process):
                     contestant.time_pairs()
             with cores.on_device():
                 contestant.check_state()
@@ -91,7 +92,7 @@ def judge(
         found.stage = "correct"
     except _Ended as end:
         status, feedback = end.status, end.feedback
-    return found.verdict(request, settings, status, feedback, time.monotonic() - started)
+    return found.verdict(request, settings, status, feedback, time.monotonic() - started, cores.clock.spent())
 
 
 def _check_statically(request: Request, settings: ExecutorSettings, found: Findings) -> str:
@@ -205,7 +206,7 @@ class _Contestant:
     def run_trials(self, source: str, builder: Builder) -> None:
         """Check outputs on fresh inputs, with a record of the library operators that run."""
         found = self.found
-        with self.ours.lock:
+        with self.cores.holding(self.ours.lock), self.cores.making_reference():
             cases = [self.ours.case(draw) for draw in self.ours.draws()]
             reference_peak = self.ours.peak_memory() if self.measures_memory else None
         for case in cases:
@@ -281,7 +282,8 @@ class _Contestant:
         except ProcessFailure as error:
             raise _broke_off(error, "before it was timed", self.settings.run_timeout_s, self.found) from None
         if self.settings.compile_baseline:
-            with self.cores.preparing(), self.cores.on_device(), self.ours.lock:
+            cores = self.cores
+            with cores.preparing(), cores.on_device(), cores.holding(self.ours.lock), cores.making_reference():
                 compiled = self.ours.compiled()
             self.found.baseline = compiled if isinstance(compiled, str) else ""
 

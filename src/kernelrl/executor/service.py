@@ -55,8 +55,9 @@ _LIBC = ctypes.CDLL(None)
 class References:
     """The references in use and, within a budget of memory, those used lately."""
 
-    def __init__(self, make: Any):
+    def __init__(self, make: Any, cores: Cores):
         self._make = make
+        self._cores = cores
         self._lock = threading.Lock()
         self._entries: OrderedDict[str, Reference | TaskError] = OrderedDict()
         self._users: dict[str, int] = {}
@@ -71,7 +72,7 @@ class References:
             starting = self._starting.setdefault(key, threading.Lock())
 
         def get() -> Reference:
-            with starting:
+            with self._cores.holding(starting):
                 entry = self._entries.get(key)
                 if entry is None or (isinstance(entry, Reference) and not entry.process.alive):
                     try:
@@ -171,7 +172,7 @@ class Service:
         self.cores = Cores(self.workers, self.on_gpu)
         arch = machine.gpu_arch() if self.on_gpu else None
         self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch)
-        self.references = References(self._reference)
+        self.references = References(self._reference, self.cores)
         self.verdicts = diskcache.Cache(str(self.cache / "verdicts"), size_limit=1 << 32)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
         self.spares = Spares(self._fork, 2 if self.on_gpu else self.workers)
@@ -223,7 +224,7 @@ class Service:
 
     def _reference(self, task: Task) -> Reference:
         task.check_source()
-        with self.cores.preparing(), self.cores.on_device():
+        with self.cores.making_reference(), self.cores.preparing(), self.cores.on_device():
             return Reference(task, self._start, self.cores, self.settings, self.secret)
 
     def _key(self, request: Request) -> str:

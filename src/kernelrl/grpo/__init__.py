@@ -19,6 +19,7 @@ from kernelrl import models, ranks
 from kernelrl.configs import read_node, to_dict
 from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.executor.api import deciding_settings, make_executor
+from kernelrl.executor.health import Heartbeat
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
 from kernelrl.grpo.judge import Judge, SharedJudge
 from kernelrl.grpo.retest import Retest, RetestSettings
@@ -26,16 +27,14 @@ from kernelrl.grpo.verifier import Verifier
 from kernelrl.grpo.watch import WatchCallback
 from kernelrl.records import Ledger, digest
 from kernelrl.rewards import Reward, make_reward
-from kernelrl.run import is_main_rank, open_stage
+from kernelrl.run import LOG, is_main_rank, open_stage, read_log
 from kernelrl.tracking import report_to
 from kernelrl.training import (
     CHECKPOINTS,
     FINAL,
-    LOG,
     StageCallback,
     digests,
     last_checkpoint,
-    read_log,
     require_disk_for_checkpoints,
     save_final,
     show_progress,
@@ -120,6 +119,7 @@ def _make_judge(
 ) -> Judge:
     """The judge, with an executor and a verifier that end with the stack."""
     executor = stack.enter_context(make_executor(to_dict(cfg.executor)))
+    stack.enter_context(Heartbeat(executor, ledger.folder.parent))
     retest = Retest(executor, retest_settings)
     retest.learn(ledger)
     verifier = stack.enter_context(contextlib.closing(Verifier(cfg.verifier))) if "verifier" in cfg else None

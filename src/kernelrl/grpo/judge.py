@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -81,7 +82,9 @@ class Judge:
             Request(task=task_, candidate=completion.candidate(self.dialect), dialect=self.dialect)
             for task_, completion in zip(tasks, parsed, strict=True)
         ]
+        started = time.monotonic()
         retested = self.retest(requests, self.executor.evaluate(requests))
+        seconds = time.monotonic() - started
         verdicts = retested.verdicts
         step = trainer_state.global_step
         progress = step / max(trainer_state.max_steps, 1)
@@ -108,6 +111,7 @@ class Judge:
         )
         figures = _metrics(verdicts, scores) | _group_metrics(ids, scores) | self._similarity(parsed, ids)
         figures |= {
+            "judge_seconds": seconds,
             "retested": retested.num / len(verdicts),
             "retest_disagreed": retested.num_disagreed / len(verdicts),
         }

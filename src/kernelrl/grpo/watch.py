@@ -8,7 +8,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from kernelrl.console import console
-from kernelrl.training import read_log
+from kernelrl.run import read_log
 from kernelrl.watch import alarms
 
 

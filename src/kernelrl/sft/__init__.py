@@ -15,14 +15,12 @@ from trl import SFTConfig, SFTTrainer
 from kernelrl import models, ranks
 from kernelrl.data.tables import SFT_HELDOUT, SFT_TRAIN, read_table
 from kernelrl.records import digest
-from kernelrl.run import is_main_rank, open_stage
+from kernelrl.run import LOG, is_main_rank, open_stage, read_log
 from kernelrl.tracking import report_to
 from kernelrl.training import (
     CHECKPOINTS,
     FINAL,
-    LOG,
     StageCallback,
-    read_log,
     require_disk_for_checkpoints,
     save_final,
     show_progress,
