@@ -19,6 +19,7 @@ from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.api import Distribution
+from kernelrl.executor.service import own_folder
 from kernelrl.rewards import make_reward
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
@@ -225,7 +226,7 @@ def test_a_device_that_is_not_there_is_named() -> None:
 def test_all_layers_of_confinement_hold_here_and_scratch_folders_go(executor_cache: Path, capfd: Any) -> None:
     with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
         judge(engine, RIGHT + "\n# confined")
-        scratch = executor_cache / "scratch" / str(service_of(engine).pid)
+        scratch = own_folder(executor_cache) / "scratch" / str(service_of(engine).pid)
         assert scratch.is_dir()
         waiting = 1 + len(os.sched_getaffinity(0))  # the reference and the spares; the candidate's own goes
         deadline = time.monotonic() + 10
