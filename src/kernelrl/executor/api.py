@@ -34,7 +34,7 @@ class ClusterSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     address: str | None = None
-    """`auto`, `host:port` or `ray://host:port` of a running cluster; None: that of RAY_ADDRESS, else Ray starts here."""
+    """`auto`, `host:port` or `ray://host:port` of a running cluster; None: RAY_ADDRESS, else Ray is started here."""
     min_nodes: PositiveInt = 1
     """Number of nodes that must be ready to judge before work starts."""
     wait_s: PositiveFloat = 120.0
@@ -50,7 +50,7 @@ class ClusterSettings(BaseModel):
     builders: str | None = None
     """Nodes that offer this resource build ahead and do not judge; None: none (cuda: those that have no GPU)."""
     in_flight: PositiveInt | None = None
-    """Requests at one actor at a time; the others wait with the driver. None: twice the actor's workers."""
+    """Requests at one actor at a time; the others wait with the driver. None: two for each of its workers."""
     silent_s: PositiveFloat = 60.0
     """An actor that gives no sign of life for so long is given up (in seconds)."""
     service: str | None = None
@@ -73,7 +73,7 @@ class ExecutorSettings(BaseModel):
     device: Literal["cpu", "cuda"] = "cpu"
     """Where candidates run: `cuda` is the first CUDA device, for every dialect but `cpp`."""
     workers: PositiveInt | None = None
-    """Number of candidates that are built or prepared at once; None: one per core."""
+    """Number of candidates that are built or prepared at once on a machine; None: one per core."""
     threads: PositiveInt | None = None
     """Threads of one timed or checked run; None: all cores."""
     trials: PositiveInt = 5

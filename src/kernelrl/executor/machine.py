@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 
-
 COMPILERS = {"cpp": ("g++", "apt-get install g++"), "cuda": ("nvcc", "pip install nvidia-cuda-nvcc")}
 """By dialect: the program that builds it, and the line that installs the program."""
 
