@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP_ARGS ?=
 
-.PHONY: help setup demo test test-slow lint gpu-check gpu-wheels clean
+.PHONY: help setup demo test test-slow test-cluster lint gpu-check gpu-wheels clean
 GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich
 
 help: ## show this list
@@ -24,10 +24,14 @@ demo: setup ## train a small model on this CPU, from nothing to a report (a quar
 	@$(BIN)/kernelrl pipeline recipe=demo
 
 test: setup ## the test suite, without the tests that take minutes
-	$(BIN)/pytest -q -m "not slow and not gpu"
+	$(BIN)/pytest -q -m "not slow and not gpu and not cluster"
 
 test-slow: setup ## the tests that take minutes
-	$(BIN)/pytest -q -m "slow and not gpu"
+	$(BIN)/pytest -q -m "slow and not gpu and not cluster"
+
+test-cluster: setup ## the tests on a real Ray or Slurm, started on this machine
+	$(BIN)/pip install --quiet $(PIP_ARGS) --editable '.[dev,ray]'
+	$(BIN)/pytest -q -m cluster
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
