@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import platform
 import random
+import shutil
+import subprocess
+import sys
 import threading
 import time
+import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from conftest import KERNELS, RIGHT
+import kernelrl
+from conftest import KERNELS, RIGHT, Run
 from executor_cases import FAST, request
-from kernelrl.executor import Executor, Request, make_executor
+from kernelrl.errors import UserError
+from kernelrl.executor import Request, make_executor
 from kernelrl.verdict import Verdict
 
 pytest.importorskip("ray")
@@ -85,7 +94,7 @@ def test_verdicts_are_those_of_the_local_engine(settings: dict[str, Any]) -> Non
 
 def variants(number: int) -> list[Request]:
     """Distinct candidates of which many share a build."""
-    kinds = [*KERNELS.values(), RIGHT.replace("2.0f * a[i]", "a[i] + a[i]")]
+    kinds = [*KERNELS.values(), KERNELS["cheat"].replace("relu", "tanh"), "class ModelNew(:"]
     return [request(kinds[index % len(kinds)] + f"\n# {index}") for index in range(number)]
 
 
@@ -127,3 +136,171 @@ def _kill_at_random(cluster: Cluster, node: Any, ended: threading.Event, killed:
             name = " ".join(process.cmdline()).rpartition("kernelrl.executor.")[2].split(" ")[0]
             process.kill()
             killed[name] += 1
+
+
+def test_a_node_that_joins_gets_work_and_a_silent_one_is_given_up(cluster: Cluster, settings: dict[str, Any]) -> None:
+    settings |= QUICK
+    settings["cluster"] |= {"min_nodes": 3, "silent_s": 8.0, "in_flight": 1}
+    with make_executor(settings) as engine:
+        engine.evaluate(variants(12))
+        node = cluster.add_node(num_cpus=2)
+        actors = {p for p in workers() if p.name().startswith("ray::Node")}
+        wait_until(lambda: sum(each.alive for each in engine.health()) == 4)
+        [new] = {p for p in workers() if p.name().startswith("ray::Node")} - actors
+        requests = [request(RIGHT + f"\n# joined {index}") for index in range(40)]
+        stream = engine.stream(requests)
+        verdicts = dict([next(stream)])
+        new.suspend()
+        verdicts |= dict(stream)
+        assert {verdict.status for verdict in verdicts.values()} == {"correct"} and len(verdicts) == 40
+        silent = [each for each in engine.health() if "no sign of life" in each.last_error]
+        assert len(silent) == 1 and silent[0].retried == 1
+        cluster.remove_node(node, allow_graceful=False)
+        wait_until(lambda: sum(each.alive for each in engine.health()) == 3)
+        assert engine.evaluate(requests[:3])
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.2)
+
+
+def test_work_that_no_node_finishes_gets_an_infrastructure_verdict(settings: dict[str, Any]) -> None:
+    settings |= QUICK
+    settings["cluster"] |= {"wait_s": 30.0}
+    with make_executor(settings) as engine:
+        done = threading.Event()
+
+        def kill_all() -> None:
+            while not done.wait(0.2):
+                for process in workers():
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        process.kill()
+
+        killer = threading.Thread(target=kill_all)
+        killer.start()
+        verdicts = engine.evaluate([request(RIGHT), request(KERNELS["wrong"])])
+        done.set()
+        killer.join()
+        assert [(verdict.status, verdict.fault) for verdict in verdicts] == [("infrastructure", "executor")] * 2
+        assert engine.evaluate([request(RIGHT)])[0].status == "correct", "it heals"
+
+
+def test_another_version_is_refused_before_work_starts(executor_cache: Path, tmp_path: Path) -> None:
+    source = Path(kernelrl.__file__).parent
+    shutil.copytree(source, tmp_path / "kernelrl")
+    init = tmp_path / "kernelrl" / "__init__.py"
+    init.write_text(init.read_text() + "\n__version__ = '0.0.7'\n")
+    cluster = start_cluster()
+    try:
+        cluster.add_node(num_cpus=2, env_vars={"PYTHONPATH": str(tmp_path)})
+        with pytest.raises(UserError) as refusal:
+            make_executor(on(cluster, executor_cache))
+        name = f"node {platform.node()}:"
+        for part in (name, "kernelrl 0.0.7 there", f"{kernelrl.__version__} here", "install the same one on all nodes"):
+            assert part in str(refusal.value)
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"min_nodes": 9}, r"min_nodes=9: \d of \d nodes of the Ray cluster are ready to judge after wait_s=15"),
+        ({"judges": "quiet"}, "no node offers the resource 'quiet'"),
+        ({"device": "cuda"}, "executor.device=cuda: none of the \\d nodes of the Ray cluster has a GPU"),
+        ({"address": "127.0.0.1:9"}, "executor.cluster.address=127.0.0.1:9: no Ray cluster answers there"),
+        ({"service": "nobody"}, "no shared executor of that name on this cluster; start one with"),
+    ],
+)
+def test_what_is_not_there_is_named(settings: dict[str, Any], settings_: dict[str, Any], message: str) -> None:
+    if "device" in settings_:
+        settings |= settings_
+        settings_ = {}
+    settings["cluster"] |= {"wait_s": 15.0, **settings_}
+    with pytest.raises(UserError, match=message):
+        make_executor(settings)
+
+
+@pytest.fixture
+def served(
+    cluster: Cluster, settings: dict[str, Any], kernelrl: Run, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """The settings with which a run attaches to a shared executor, and the address of its page."""
+    monkeypatch.setenv("KERNELRL_EXECUTOR_TOKEN", "hunter2")
+    settings |= QUICK
+    settings["cluster"]["service"] = "judges"
+    where = f"executor.cluster.address={cluster.address}"
+    told = {key: value for key, value in settings.items() if key not in ("engine", "cluster")}
+    overrides = [f"executor.{key}={str(value).replace(' ', '')}" for key, value in told.items()]
+    options = ("executor.cluster.min_nodes=2", "--quota", 4, "--port", 0, "--lease", 6)
+    result = kernelrl("executor", "serve", "judges", where, *overrides, *options)
+    assert result.returncode == 0, result.stderr
+    assert "nodes are ready to judge" in result.stdout
+    yield settings, result.stdout.partition("its page: ")[2].split()[0]
+    stopped = kernelrl("executor", "stop", "judges", where)
+    assert stopped.returncode == 0 and "stopped" in stopped.stdout, stopped.stderr
+
+
+CLIENT = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_ray import RIGHT, make_executor, request
+with make_executor({settings!r}) as engine:
+    stream = engine.stream([request(RIGHT + f"# {{index}}") for index in range(3000)])
+    next(stream)
+    print("judged", flush=True)
+    list(stream)
+"""
+
+
+def test_a_shared_executor_serves_runs_by_turns_and_forgets_the_dead(
+    served: tuple[dict[str, Any], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, page = served
+
+    def summary() -> dict[str, Any]:
+        with urllib.request.urlopen(page + "health.json") as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    text = CLIENT.format(tests=str(Path(__file__).parent), settings=settings)
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as greedy:
+        assert greedy.stdout is not None and greedy.stdout.readline() == "judged\n"
+        with make_executor(settings) as engine:
+            verdicts = engine.evaluate([request(source) for source in KERNELS.values()])
+            statuses = [verdict.status for verdict in verdicts]
+            assert statuses == ["correct", "incorrect", "compile_error", "illegal"]
+            found = summary()
+            assert len(found["clients"]) == 2 and found["queued"] > 2000, "not served after the greedy one"
+            assert sum(node["queued"] + node["running"] for node in found["nodes"]) <= 4, "its quota"
+            greedy.kill()
+            wait_until(lambda: summary()["queued"] == 0)
+            assert len(summary()["clients"]) == 1
+            assert sum(node.judged for node in engine.health()) >= 5
+    with urllib.request.urlopen(page) as answer:
+        assert b"kernelrl executor judges" in answer.read()
+
+    with pytest.raises(UserError, match="executor.trials is 1 there, 2 here"):
+        make_executor({**settings, "trials": 2})
+    monkeypatch.setenv("KERNELRL_EXECUTOR_TOKEN", "hunter3")
+    with pytest.raises(UserError, match="the token is not the right one"):
+        make_executor(settings)
+    monkeypatch.delenv("KERNELRL_EXECUTOR_TOKEN")
+    with pytest.raises(UserError, match="no token .* KERNELRL_EXECUTOR_TOKEN"):
+        make_executor(settings)
+    monkeypatch.setenv("KERNELRL_EXECUTOR_TOKEN", "hunter2")
+
+
+def test_a_shared_executor_that_is_killed_comes_back_and_finishes(served: tuple[dict[str, Any], str]) -> None:
+    settings, _ = served
+    with make_executor(settings) as engine:
+        stream = engine.stream(variants(60))
+        verdicts = dict([next(stream)])
+        for process in psutil.process_iter(["cmdline"]):
+            if "ray::Service" in " ".join(process.info["cmdline"] or ()):
+                process.kill()
+        verdicts |= dict(stream)
+    assert len(verdicts) == 60 and not [v for v in verdicts.values() if v.status == "infrastructure"]

@@ -35,6 +35,7 @@ TOOLS = {
     "check": Tool("judge one kernel, or a file of them, against a KernelBench-format reference", "kernelrl.check"),
     "records": Tool("look at what a run wrote and how it was judged; export some of it for SFT", "kernelrl.browse"),
     "reward": Tool("`reward replay RUN`: what other rewards would have paid for a run's records", "kernelrl.replay"),
+    "executor": Tool("`executor serve NAME`: a shared executor on a Ray cluster, for several runs", "kernelrl.serve"),
     "decontaminate": Tool(
         "which training tasks are in a benchmark, however they are written", "kernelrl.decontaminate"
     ),

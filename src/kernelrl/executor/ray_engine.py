@@ -6,6 +6,7 @@ import itertools
 import logging
 import os
 import queue
+import secrets
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,11 +16,10 @@ from typing import Any, Protocol
 
 from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.executor.api import ClusterSettings, ExecutorSettings, NodeHealth, Request, answers, group_equal
+from kernelrl.executor.dispatch import Job
 from kernelrl.executor.service import read_secret
 from kernelrl.verdict import Verdict
 
-NAMESPACE = "kernelrl"
-"""Ray's namespace in which shared executors have their names."""
 CONNECT_S = 10.0
 """Time for a cluster to accept a connection (in seconds)."""
 
@@ -123,19 +123,20 @@ class _OwnPool:
     def __init__(self, engine: RayExecutor):
         from kernelrl.executor.ray_pool import Pool
 
-        secret = read_secret(Path(engine.settings.cache_dir).expanduser())
-        self._pool = Pool(engine.settings, secret, lambda job, verdict: engine.answer(job.number, verdict))
+        self._pool = Pool(engine.settings, _secret(engine.settings), self._answer)
         try:
             self._pool.wait_ready()
         except BaseException:
             self._pool.close()
             raise
+        self._engine = engine
         self.health = self._pool.health
         self.close = self._pool.close
 
-    def submit(self, requests: dict[int, Request]) -> None:
-        from kernelrl.executor.dispatch import Job
+    def _answer(self, job: Job, verdict: Verdict) -> None:
+        self._engine.answer(job.number, verdict)
 
+    def submit(self, requests: dict[int, Request]) -> None:
         self._pool.submit([Job(number, "", request) for number, request in requests.items()])
 
     def cancel(self, numbers: Sequence[int]) -> None:
@@ -143,7 +144,35 @@ class _OwnPool:
 
 
 def _make_backend(engine: RayExecutor) -> Backend:
-    return _OwnPool(engine)
+    """A pool in this process, a shared executor, or where Ray is reached by `ray://`, a pool on the cluster.
+
+    Raises:
+        UserError
+    """
+    import ray
+
+    from kernelrl.executor import ray_service
+
+    cluster = engine.settings.cluster or ClusterSettings()
+    if cluster.service is not None:
+        service = ray_service.find_service(cluster.service)
+        token = ray_service.read_token(cluster)
+        return ray_service.Client(service, cluster.service, token, engine.settings, engine.answer)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and cluster.cpus_per_actor is None:
+        raise UserError(
+            "executor.engine=ray: each rank of this job would claim all CPUs of the cluster; start a shared executor "
+            "(`kernelrl executor serve NAME`) and set executor.cluster.service=NAME"
+        )
+    if not ray.util.client.ray.is_connected():  # type: ignore[no-untyped-call]
+        return _OwnPool(engine)
+    token = secrets.token_hex(16)
+    service = ray_service.start_service(None, engine.settings, _secret(engine.settings), token)
+    ray_service.ask(service, "wait_ready", token, timeout=cluster.wait_s + CONNECT_S)
+    return ray_service.Client(service, None, token, engine.settings, engine.answer)
+
+
+def _secret(settings: ExecutorSettings) -> str:
+    return read_secret(Path(settings.cache_dir).expanduser())
 
 
 def attach(cluster: ClusterSettings) -> bool:
@@ -165,7 +194,7 @@ def attach(cluster: ClusterSettings) -> bool:
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         _knock(address)
-        ray.init(address, namespace=NAMESPACE, logging_level=logging.ERROR, **options)
+        ray.init(address, namespace="kernelrl", logging_level=logging.ERROR, **options)
     except (OSError, RuntimeError, ValueError) as error:  # ConnectionError is an OSError
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         name = "executor.cluster.address" if cluster.address else "RAY_ADDRESS"
