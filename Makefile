@@ -30,7 +30,7 @@ test-slow: setup ## the tests that take minutes
 	$(BIN)/pytest -q -m "slow and not gpu and not cluster"
 
 test-cluster: setup ## the tests on a real Ray or Slurm, started on this machine
-	$(BIN)/pip install --quiet $(PIP_ARGS) --editable '.[dev,ray]'
+	$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev,ray]'
 	$(BIN)/pytest -q -m cluster
 
 lint: setup ## ruff and mypy

@@ -7,6 +7,7 @@ import json
 import platform
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -27,8 +28,11 @@ from kernelrl.errors import UserError
 from kernelrl.executor import Request, make_executor
 from kernelrl.verdict import Verdict
 
-pytest.importorskip("ray")
+ray = pytest.importorskip("ray")
+from ray.autoscaler.v2.sdk import get_cluster_resource_state  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
+
+from kernelrl.executor import ray_pool  # noqa: E402
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -158,6 +162,22 @@ def test_a_node_that_joins_gets_work_and_a_silent_one_is_given_up(cluster: Clust
         cluster.remove_node(node, allow_graceful=False)
         wait_until(lambda: sum(each.alive for each in engine.health()) == 3)
         assert engine.evaluate(requests[:3])
+
+
+def test_an_actor_that_gives_no_verdict_is_replaced(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_pool, "longest_judgement_s", lambda _: 10.0)
+    settings["cluster"] |= {"max_actors": 1}
+    with make_executor(settings | QUICK) as engine:
+        engine.evaluate([request(RIGHT)])
+        before = [process for process in workers() if "executor.service" in " ".join(process.cmdline())]
+        for process in before:
+            process.suspend()
+        [verdict] = engine.evaluate([request(RIGHT + "\n# another")])
+        assert verdict.status == "correct"
+        assert "no verdict for 10 s" in [node.last_error for node in engine.health()]
+    for process in before:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
@@ -304,3 +324,157 @@ def test_a_shared_executor_that_is_killed_comes_back_and_finishes(served: tuple[
                 process.kill()
         verdicts |= dict(stream)
     assert len(verdicts) == 60 and not [v for v in verdicts.values() if v.status == "infrastructure"]
+
+
+def test_builds_are_made_ahead_and_shipped_where_no_folder_is_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes = [tmp_path / name for name in ("driver", "builder", "judge")]
+    monkeypatch.setenv("HOME", str(homes[0]))
+    cluster = start_cluster()
+    try:
+        cluster.add_node(num_cpus=2, resources={"builds": 1}, env_vars={"HOME": str(homes[1])})
+        cluster.add_node(num_cpus=2, env_vars={"HOME": str(homes[2])})
+        settings = on(cluster, Path("~/cache"), builders="builds") | QUICK
+        with make_executor(settings) as engine:
+            wait_until(lambda: sum(node.alive for node in engine.health()) == 2)
+            verdicts = engine.evaluate([request(source) for source in (*KERNELS.values(), None)])
+        statuses = [verdict.status for verdict in verdicts]
+        assert statuses == ["correct", "incorrect", "compile_error", "illegal", "illegal"]
+        for verdict in verdicts[:3]:
+            assert verdict.build is not None and verdict.build.cached and verdict.build.seconds == 0
+        assert [list((home / "cache" / "hosts").glob("*/verdicts")) != [] for home in homes] == [False, True, True]
+    finally:
+        cluster.shutdown()
+
+
+def test_an_autoscaler_sees_how_many_nodes_are_wanted(executor_cache: Path) -> None:
+    cluster = start_cluster()
+    try:
+        cluster.add_node(num_cpus=2)
+        with make_executor(on(cluster, executor_cache, max_actors=2) | QUICK) as engine:
+            wait_until(lambda: demand() == [{"CPU": 2.0}])
+            cluster.add_node(num_cpus=2)
+            wait_until(lambda: [node.alive for node in engine.health()] == [True, True])
+            wait_until(lambda: demand() == [])
+            cluster.add_node(num_cpus=2)
+            assert engine.evaluate([request(RIGHT)])[0].status == "correct"
+            assert len(engine.health()) == 2 or not engine.health()[2].alive, "no more than max_actors"
+    finally:
+        cluster.shutdown()
+
+
+def demand() -> list[dict[str, float]]:
+    """What an autoscaler is asked for."""
+    client = ray._raylet.GcsClient(address=ray.get_runtime_context().gcs_address)
+    state = get_cluster_resource_state(client)
+    return [dict(each.request.resources_bundle) for each in state.pending_resource_requests for _ in range(each.count)]
+
+
+PRY = '''
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    """A "task" that looks around: everything a candidate's process could do, without the static rules."""
+
+    def forward(self, x):
+        import os, socket
+        done = []
+
+        def attempt(name, action):
+            try:
+                action()
+                done.append(name)
+            except Exception:
+                pass
+
+        attempt("reach Ray", lambda: socket.create_connection(({host!r}, {port}), timeout=5))
+        attempt("list Ray's sockets", lambda: os.listdir({session!r} + "/sockets"))
+        attempt("read Ray's session", lambda: open({file!r}).read())
+        attempt("see the object store", lambda: 1 / len(os.listdir("/dev/shm")))
+        attempt("see the token", lambda: os.environ["KERNELRL_EXECUTOR_TOKEN"])
+        attempt("see Ray's variables", lambda: 1 / len([name for name in os.environ if "RAY" in name]))
+        attempt("see its parents' variables", lambda: open(f"/proc/{{os.getppid()}}/environ").read())
+        attempt("read the token's file", lambda: open({token!r}).read())
+        if done:
+            raise RuntimeError("could " + ", ".join(done))
+        return torch.relu(x) * 2.0
+
+
+def get_inputs():
+    return [torch.randn(256, 1024)]
+
+
+def get_init_inputs():
+    return []
+'''
+
+
+def test_a_contestant_on_a_node_reaches_nothing_of_rays(
+    settings: dict[str, Any], cluster: Cluster, tmp_path: Path
+) -> None:
+    host, port = cluster.address.split(":")
+    session = cluster.head_node.get_session_dir_path()
+    token = tmp_path / "token"
+    token.write_text("hunter2")
+    file = next(path for path in Path(session).rglob("*") if path.is_file())
+    task = PRY.format(host=host, port=int(port), session=session, file=str(file), token=str(token))
+    with make_executor(settings | QUICK) as engine:
+        [verdict] = engine.evaluate([request(RIGHT, task)])
+    assert verdict.correct, verdict.feedback
+
+
+def test_ray_can_be_reached_as_a_client(settings: dict[str, Any], cluster: Cluster) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "ray.util.client.server", "--address", cluster.address]
+    with subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port), "--mode", "proxy"]) as server:
+        try:
+            wait_until(lambda: is_listening(port))
+            settings["cluster"] |= {"address": f"ray://127.0.0.1:{port}", "min_nodes": 3}
+            with make_executor(settings | QUICK) as engine:
+                verdicts = engine.evaluate([request(source) for source in KERNELS.values()])
+                assert len(engine.health()) >= 3
+            statuses = [verdict.status for verdict in verdicts]
+            assert statuses == ["correct", "incorrect", "compile_error", "illegal"]
+        finally:
+            server.terminate()
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+    return port
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_figures_reach_prometheus(settings: dict[str, Any]) -> None:
+    with make_executor(settings | QUICK) as engine:
+        engine.evaluate([request(source) for source in KERNELS.values()])
+        names = (
+            "kernelrl_queued",
+            "kernelrl_in_flight",
+            "kernelrl_nodes",
+            "kernelrl_verdicts",
+            "kernelrl_judge_seconds",
+        )
+        wait_until(lambda: all(f"ray_{name}" in figures() for name in names))
+        assert 'status="illegal"' in figures()
+
+
+def figures() -> str:
+    """What Prometheus would fetch from all nodes."""
+    texts = []
+    for node in ray.nodes():
+        if node["Alive"] and node["MetricsExportPort"]:
+            with contextlib.suppress(OSError):
+                address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+                with urllib.request.urlopen(address, timeout=5) as answer:
+                    texts.append(answer.read().decode())
+    return "\n".join(texts)

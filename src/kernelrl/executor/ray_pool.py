@@ -128,7 +128,10 @@ class Pool:
         self._meters = Meters()
         self._deserted_since: float | None = None
         self._started = self._closed = False
-        self._failure: Exception | None = None
+        self._failure: InfrastructureError | None = None
+        """Ray itself is gone."""
+        self._refusal: UserError | None = None
+        """There is a node with another version."""
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, daemon=True, name="ray-pool")
         self._thread.start()
@@ -141,12 +144,12 @@ class Pool:
         """
         wanted, wait_s = self._cluster.min_nodes, self._cluster.wait_s
         with self._changed:
-            ready = self._changed.wait_for(lambda: self._failure or self._num_ready() >= wanted, timeout=wait_s)
+            ready = self._changed.wait_for(lambda: self._error or self._num_ready() >= wanted, timeout=wait_s)
             if ready:
-                self._changed.wait_for(lambda: self._failure or self._all_known(), timeout=IDENTIFY_S)
+                self._changed.wait_for(lambda: self._error or self._all_known(), timeout=IDENTIFY_S)
             self._started = True
-        if self._failure is not None:
-            raise self._failure
+        if self._error is not None:
+            raise self._error
         if not ready:
             raise UserError(self._too_few())
 
@@ -286,12 +289,12 @@ class Pool:
     def _capacity(self, workers: int) -> int:
         return self._cluster.in_flight or 2 * workers
 
-    def _is_lost(self, actor: _Actor, outcome: Future[Any]) -> bool:
-        """Whether nothing is to be done about an answer: the actor was given up before, or it is gone."""
+    def _is_lost(self, actor: _Actor, outcome: Future[Any], fatal: type[Exception] = Exception) -> bool:
+        """Whether nothing is to be done about an answer: the actor was given up before, or is now for this error."""
         if self._actors.get(actor.name) is not actor:
             return True
         error = outcome.exception()
-        if isinstance(error, RayActorError) or (error is not None and not actor.ready):
+        if isinstance(error, fatal):
             self._lose(actor, _reason(error))
             return True
         return False
@@ -311,7 +314,7 @@ class Pool:
             if self._started:
                 print(f"kernelrl: {actor.place.last_error}", file=sys.stderr)
             else:
-                self._failure = UserError(actor.place.last_error)
+                self._refusal = UserError(actor.place.last_error)
             self._notify()
             return
         actor.known = True
@@ -436,7 +439,7 @@ class Pool:
         self._call(method, partial(then, actor, job.number, time.monotonic()), job.request, *arguments)
 
     def _on_verdict(self, actor: _Actor, number: int, sent: float, outcome: Future[Any]) -> None:
-        if self._is_lost(actor, outcome):
+        if self._is_lost(actor, outcome, fatal=RayActorError):
             return
         verdict, why = self._outcome(actor, outcome)
         job = self._judging.finish(actor.name, number)
@@ -454,7 +457,7 @@ class Pool:
         self._end(job, verdict or self._not_known(job.request, why))
 
     def _on_built(self, actor: _Actor, number: int, _: float, outcome: Future[Any]) -> None:
-        if self._is_lost(actor, outcome):
+        if self._is_lost(actor, outcome, fatal=RayActorError):
             return
         self._outcome(actor, outcome)
         job = self._building.finish(actor.name, number)
@@ -495,6 +498,11 @@ class Pool:
     def _num_ready(self) -> int:
         """Nodes that are ready to judge."""
         return len({actor.node for actor in list(self._actors.values()) if actor.ready and actor.judges})
+
+    @property
+    def _error(self) -> KernelRLError | None:
+        """Why no work should start."""
+        return self._failure or self._refusal
 
     def _all_known(self) -> bool:
         return all(actor.known for actor in list(self._actors.values()))
