@@ -81,13 +81,16 @@ def require_machine(dialect: str, settings: ExecutorSettings) -> None:
         UserError: unknown dialect, no compiler for it, or `cuda` asked for and absent.
     """
     dialects.get(dialect)
+    if settings.engine == "local":
+        _require_here(dialect, settings.device)
     if settings.device == "cuda" and dialect == "cpp":
         raise UserError("executor.device=cuda: C++ kernels run on the CPU; use executor.device=cpu")
-    if settings.engine != "local":
-        return
+
+
+def _require_here(dialect: str, device: str) -> None:
     if missing := machine.missing_compiler(dialect):
         raise UserError(missing)
-    if settings.device == "cuda":
+    if device == "cuda":
         import torch
 
         if not torch.cuda.is_available():

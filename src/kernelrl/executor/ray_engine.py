@@ -163,7 +163,7 @@ def _make_backend(engine: RayExecutor) -> Backend:
             "executor.engine=ray: each rank of this job would claim all CPUs of the cluster; start a shared executor "
             "(`kernelrl executor serve NAME`) and set executor.cluster.service=NAME"
         )
-    if not ray.util.client.ray.is_connected():  # type: ignore[no-untyped-call]
+    if not ray.util.client.ray.is_connected():
         return _OwnPool(engine)
     token = secrets.token_hex(16)
     service = ray_service.start_service(None, engine.settings, _secret(engine.settings), token)

@@ -24,7 +24,6 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from kernelrl.errors import InfrastructureError, KernelRLError, UserError
 from kernelrl.executor.ahead import NATIVE
 from kernelrl.executor.api import ClusterSettings, ExecutorSettings, NodeHealth, Request, not_known
-from kernelrl.executor.builder import shorten
 from kernelrl.executor.dispatch import Dispatcher, Job
 from kernelrl.executor.ray_meters import Meters
 from kernelrl.executor.ray_node import Node, Shipment, identity
@@ -43,6 +42,8 @@ CONTROL_CALLS = 4
 """Calls that an actor answers beside its requests."""
 MAX_SHIPMENTS = 512
 """Candidates whose builds are kept in Ray's object store."""
+MAX_REASON_CHARS = 200
+"""Of what Ray says about a failure; much of it is advice."""
 MAX_GONE = 32
 """Nodes that have left and are still in `health`."""
 
@@ -87,7 +88,6 @@ class _Actor:
     """Requests that its own executor had to repeat."""
 
 
-@ray.remote(max_restarts=0)
 class _Wanted:
     """Asks for a whole node and does nothing with it: an autoscaler sees what is missing."""
 
@@ -221,7 +221,7 @@ class Pool:
 
     def _look(self) -> None:
         """See who came and who left, and whether those who are there still live."""
-        nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        nodes = [node for node in ray.nodes() if node["Alive"]]
         self._nodes = {node["NodeID"]: node["Resources"] for node in nodes}
         names = {node["NodeID"]: f"{node['NodeManagerHostname']}:{node['NodeID'][:8]}" for node in nodes}
         for actor in list(self._actors.values()):
@@ -389,7 +389,9 @@ class Pool:
         cpus = max((resources.get("CPU", 0.0) for resources in self._nodes.values()), default=0.0)
         gpus = self._cluster.gpus_per_actor if self._settings.device == "cuda" else 0
         while len(self._wanted) < missing:
-            actor = _Wanted.options(num_cpus=cpus or self._cluster.cpus_per_actor or 1, num_gpus=gpus).remote()  # type: ignore[attr-defined]
+            actor = (
+                ray.remote(_Wanted).options(num_cpus=cpus or self._cluster.cpus_per_actor or 1, num_gpus=gpus).remote()
+            )
             self._wanted.append(actor)
             self._call(actor.ready, partial(self._on_room, actor))
 
@@ -570,4 +572,5 @@ def _reason(error: BaseException) -> str:
     if isinstance(cause, KernelRLError):
         return str(cause)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return shorten(lines[-1] if lines else type(error).__name__, 300)
+    text = lines[-1] if lines else type(error).__name__
+    return text if len(text) <= MAX_REASON_CHARS else f"{text[:MAX_REASON_CHARS]} …"

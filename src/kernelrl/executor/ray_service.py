@@ -436,7 +436,7 @@ def _serve_page(service: Service, port: int) -> str:
 
         def log_message(self, *_: object) -> None: ...
 
-    host = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    host = ray.util.get_node_ip_address()
     server = ThreadingHTTPServer((host, port), Page)
     threading.Thread(target=server.serve_forever, daemon=True, name="page").start()
     return f"http://{host}:{server.server_port}/"
