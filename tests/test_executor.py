@@ -19,6 +19,7 @@ from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.api import Distribution
+from kernelrl.executor.local import LocalExecutor
 from kernelrl.executor.service import own_folder
 from kernelrl.rewards import make_reward
 from kernelrl.task import Task
@@ -54,6 +55,16 @@ def test_a_kernel_that_does_not_compile_shows_the_compilers_words(executor: Exec
     verdict = judge(executor, KERNELS["broken"])
     assert verdict.status == "compile_error" and verdict.stage == "legal"
     assert verdict.build is not None and "kernel.cpp:6:" in verdict.build.log
+
+
+def test_a_build_that_was_made_ahead_is_found_by_whoever_judges(executor: Executor) -> None:
+    assert isinstance(executor, LocalExecutor)
+    source = RIGHT.replace("2.0f * a[i]", "(1.0f + 1.0f) * a[i]")
+    ahead = executor.build_ahead(request(source), gpu_arch=None)
+    assert ahead.status == "not_run" and ahead.build is not None and not ahead.build.cached
+    verdict = judge(executor, source)
+    assert verdict.correct and verdict.build is not None and verdict.build.keys == ahead.build.keys
+    assert verdict.build.cached and verdict.build.seconds == 0
 
 
 def test_python_that_does_not_parse_is_a_compile_error(executor: Executor) -> None:
