@@ -19,6 +19,8 @@ from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.api import Distribution
+from kernelrl.executor.local import LocalExecutor
+from kernelrl.executor.service import own_folder
 from kernelrl.rewards import make_reward
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
@@ -67,6 +69,16 @@ def test_a_kernel_that_does_not_compile_shows_the_compilers_words(executor: Exec
     verdict = judge(executor, KERNELS["broken"])
     assert verdict.status == "compile_error" and verdict.stage == "legal"
     assert verdict.build is not None and "kernel.cpp:6:" in verdict.build.log
+
+
+def test_a_build_that_was_made_ahead_is_found_by_whoever_judges(executor: Executor) -> None:
+    assert isinstance(executor, LocalExecutor)
+    source = RIGHT.replace("2.0f * a[i]", "(1.0f + 1.0f) * a[i]")
+    ahead = executor.build_ahead(request(source), gpu_arch=None)
+    assert ahead.status == "not_run" and ahead.build is not None and not ahead.build.cached
+    verdict = judge(executor, source)
+    assert verdict.correct and verdict.build is not None and verdict.build.keys == ahead.build.keys
+    assert verdict.build.cached and verdict.build.seconds == 0
 
 
 def test_python_that_does_not_parse_is_a_compile_error(executor: Executor) -> None:
@@ -239,7 +251,7 @@ def test_a_device_that_is_not_there_is_named() -> None:
 def test_all_layers_of_confinement_hold_here_and_scratch_folders_go(executor_cache: Path, capfd: Any) -> None:
     with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
         judge(engine, RIGHT + "\n# confined")
-        scratch = executor_cache / "scratch" / str(service_of(engine).pid)
+        scratch = own_folder(executor_cache) / "scratch" / str(service_of(engine).pid)
         assert scratch.is_dir()
         waiting = 1 + len(os.sched_getaffinity(0))  # the reference and the spares; the candidate's own goes
         deadline = time.monotonic() + 10

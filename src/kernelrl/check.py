@@ -102,10 +102,11 @@ def _check_one(reference: Path, kernel: Path, cfg: DictConfig, as_json: bool) ->
     source = _read_kernel(kernel)
     dialect = cfg.dialect or detect_dialect(source)
     dialects.get(dialect)
-    require_machine(dialect, cfg.executor.device)
+    settings = read_node(ExecutorSettings, cfg.executor, "executor")
+    require_machine(dialect, settings)
     request = Request(task=task, candidate=Candidate(source=source, dialect=dialect), dialect=dialect)
     with (
-        make_executor(read_node(ExecutorSettings, cfg.executor, "executor")) as executor,
+        make_executor(settings) as executor,
         console.status(f"judging {kernel}"),
     ):
         [verdict] = executor.evaluate([request])
@@ -162,10 +163,11 @@ def _check_batch(path: Path, cfg: DictConfig) -> int:
             print(json.dumps({"id": row.get("id"), "line": number, "error": str(error)}), flush=True)
     if not requests and not num_bad:
         raise UserError(f"--batch {path}: empty; give JSON lines with id, reference and kernel")
+    settings = read_node(ExecutorSettings, cfg.executor, "executor")
     for dialect in sorted({request.dialect for request in requests}):
-        require_machine(dialect, cfg.executor.device)
+        require_machine(dialect, settings)
     verdicts = []
-    for index, verdict in _stream(requests, cfg):
+    for index, verdict in _stream(requests, settings):
         print(json.dumps({"id": ids[index], **verdict.to_json()}), flush=True)
         verdicts.append(verdict)
     counts = [f"{count} {status}" for status, count in Counter(verdict.status for verdict in verdicts).most_common()]
@@ -198,8 +200,8 @@ def _to_request(row: dict[str, Any], cfg: DictConfig) -> Request:
     return Request(task=task, candidate=Candidate(source=row["kernel"], dialect=dialect), dialect=dialect)
 
 
-def _stream(requests: Sequence[Request], cfg: DictConfig) -> Iterator[tuple[int, Verdict]]:
-    with make_executor(read_node(ExecutorSettings, cfg.executor, "executor")) as executor:
+def _stream(requests: Sequence[Request], settings: ExecutorSettings) -> Iterator[tuple[int, Verdict]]:
+    with make_executor(settings) as executor:
         yield from executor.stream(requests)
 
 

@@ -38,6 +38,7 @@ TOOLS = {
     "reward": Tool("`reward replay RUN`: what other rewards would have paid for a run's records", "kernelrl.replay"),
     "status": Tool("how a run is doing: stages, rates, time left, nodes, errors, logs", "kernelrl.status"),
     "plan": Tool("how many executor workers hide the reward, from the stage times of a run", "kernelrl.plan"),
+    "executor": Tool("`executor serve NAME`: a shared executor on a Ray cluster, for several runs", "kernelrl.serve"),
     "decontaminate": Tool(
         "which training tasks are in a benchmark, however they are written", "kernelrl.decontaminate"
     ),

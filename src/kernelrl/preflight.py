@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 
 from omegaconf import DictConfig
@@ -10,12 +9,10 @@ from omegaconf import DictConfig
 from kernelrl import dialects
 from kernelrl.configs import read_node, to_dict
 from kernelrl.errors import UserError
-from kernelrl.executor import ExecutorSettings
+from kernelrl.executor import ExecutorSettings, machine
 from kernelrl.rewards import make_reward
 from kernelrl.run import is_done, require_free_disk
 
-COMPILERS = {"cpp": ("g++", "apt-get install g++"), "cuda": ("nvcc", "pip install nvidia-cuda-nvcc")}
-"""By dialect: the program that builds it, and the line that installs the program."""
 FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 28, "report": 1 << 26}
 """Disk that a stage needs at least (in bytes). How large the checkpoints of a model are, its training stage checks."""
 
@@ -28,8 +25,7 @@ def require_all(cfg: DictConfig, stages: Sequence[str]) -> None:
     """
     waiting = [stage for stage in stages if stage == "report" or not is_done(cfg[stage].folder)]
     if {"curate", "grpo", "eval"} & set(waiting):
-        require_machine(cfg.dialect, cfg.executor.device)
-        read_node(ExecutorSettings, cfg.executor, "executor")
+        require_machine(cfg.dialect, read_node(ExecutorSettings, cfg.executor, "executor"))
     if "curate" in waiting:
         _require_curation(cfg)
     if waiting:
@@ -54,8 +50,9 @@ def _require_curation(cfg: DictConfig) -> None:
 
     make_selector(cfg.selection, cfg.curate.timing)
     if not is_done(cfg.curate.verified):
+        settings = read_node(ExecutorSettings, cfg.executor, "executor")
         for _, dialect in make_teachers(cfg):
-            require_machine(dialect, cfg.executor.device)
+            require_machine(dialect, settings)
 
 
 def _require_training(cfg: DictConfig, waiting: Sequence[str]) -> None:
@@ -77,20 +74,24 @@ def _require_training(cfg: DictConfig, waiting: Sequence[str]) -> None:
         read_node(RetestSettings, cfg.grpo.retest, "grpo.retest")
 
 
-def require_machine(dialect: str, device: str) -> None:
-    """Check that the dialect is known and can be built here, and that the device is there.
+def require_machine(dialect: str, settings: ExecutorSettings) -> None:
+    """Check that the dialect is known and, where candidates run here, that it can be built and the device is there.
 
     Raises:
         UserError: unknown dialect, no compiler for it, or `cuda` asked for and absent.
     """
     dialects.get(dialect)
-    program, install = COMPILERS.get(dialect, (None, None))
-    if program is not None and shutil.which(program) is None:
-        raise UserError(f"no compiler for dialect {dialect}: {program} is not on PATH; {install}")
-    if device.startswith("cuda"):
+    if settings.engine == "local":
+        _require_here(dialect, settings.device)
+    if settings.device == "cuda" and dialect == "cpp":
+        raise UserError("executor.device=cuda: C++ kernels run on the CPU; use executor.device=cpu")
+
+
+def _require_here(dialect: str, device: str) -> None:
+    if missing := machine.missing_compiler(dialect):
+        raise UserError(missing)
+    if device == "cuda":
         import torch
 
         if not torch.cuda.is_available():
-            raise UserError(f"executor.device={device}: torch sees no GPU here; see `kernelrl doctor`")
-        if dialect == "cpp":
-            raise UserError(f"executor.device={device}: C++ kernels run on the CPU; use executor.device=cpu")
+            raise UserError("executor.device=cuda: torch sees no GPU here; see `kernelrl doctor`")

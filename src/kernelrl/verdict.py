@@ -101,6 +101,8 @@ class Build(_Frozen):
     """Number of native modules."""
     log: str = ""
     """Compiler output, shortened."""
+    keys: tuple[str, ...] = ()
+    """Content keys of the modules in the build cache."""
 
 
 class GpuBuild(_Frozen):

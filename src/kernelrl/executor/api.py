@@ -28,18 +28,52 @@ class Request(BaseModel):
     """Equal requests get one verdict; one with another number is judged anew."""
 
 
+class ClusterSettings(BaseModel):
+    """Which Ray cluster the engine `ray` judges on, and how it uses it (docs/executor-ray.md)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    address: str | None = None
+    """`auto`, `host:port` or `ray://host:port` of a running cluster; None: RAY_ADDRESS, else Ray is started here."""
+    min_nodes: PositiveInt = 1
+    """Number of nodes that must be ready to judge before work starts."""
+    wait_s: PositiveFloat = 120.0
+    """Time to wait for them, or for any node once all are gone (in seconds)."""
+    max_actors: PositiveInt | None = None
+    """Use at most so many actors, and show an autoscaler that so many are wanted; None: those that fit the nodes."""
+    cpus_per_actor: PositiveFloat | None = None
+    """CPUs that an actor claims from Ray; None: all of its node's, because timing needs quiet cores."""
+    gpus_per_actor: PositiveInt = 1
+    """With device=cuda: GPUs that an actor claims. It judges on the first of them."""
+    judges: str | None = None
+    """Only nodes that offer this custom resource of Ray's judge; None: all (with device=cuda, all that have a GPU)."""
+    builders: str | None = None
+    """Nodes that offer this resource build ahead and do not judge; None: none (cuda: those that have no GPU)."""
+    in_flight: PositiveInt | None = None
+    """Requests at one actor at a time; the others wait with the driver. None: two for each of its workers."""
+    silent_s: PositiveFloat = 60.0
+    """An actor that gives no sign of life for so long is given up (in seconds)."""
+    service: str | None = None
+    """Name of a shared executor on the cluster (`kernelrl executor serve`); None: actors of this run's own."""
+    token_file: str | None = None
+    """File with the shared executor's token; None: the token is in KERNELRL_EXECUTOR_TOKEN."""
+
+
 class ExecutorSettings(BaseModel):
     """Settings of an execution engine (`configs/executor`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    engine: Literal["local"] = "local"
+    engine: Literal["local", "ray"] = "local"
+    """Where candidates are judged: on this machine, or on the nodes of a Ray cluster."""
+    cluster: ClusterSettings | None = None
+    """Settings of the engine `ray`; None: its defaults."""
     protocol: str = "kernelrl"
     """Name that the verdicts carry for these settings."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where candidates run: `cuda` is the first CUDA device, for every dialect but `cpp`."""
     workers: PositiveInt | None = None
-    """Number of candidates that are built or prepared at once; None: one per core."""
+    """Number of candidates that are built or prepared at once on a machine; None: one per core."""
     threads: PositiveInt | None = None
     """Threads of one timed or checked run; None: all cores."""
     trials: PositiveInt = 5
@@ -90,7 +124,10 @@ class ExecutorSettings(BaseModel):
 
 DEFAULT_ARCH = "sm_90"
 
-INCIDENTAL = frozenset({"cache_dir", "verdict_cache", "workers"})
+MAX_STARTS = 3
+"""Number of times that a request is handed to a service or a machine before its verdict is `infrastructure`."""
+
+INCIDENTAL = frozenset({"cache_dir", "cluster", "engine", "verdict_cache", "workers"})
 """Settings that do not change what a verdict says."""
 
 
@@ -141,9 +178,53 @@ class Executor(Protocol):
 
 
 def make_executor(settings: ExecutorSettings | Mapping[str, Any] | None = None) -> Executor:
-    """Start the engine that the settings name. Cheap: processes start with the first request."""
-    from kernelrl.executor.local import LocalExecutor
+    """Start the engine that the settings name.
 
+    The local one is cheap: its processes start with the first request. The one on a Ray cluster waits for its nodes.
+
+    Raises:
+        UserError: the settings ask for what is not there: a device, Ray, a cluster, nodes, a shared executor.
+    """
     if not isinstance(settings, ExecutorSettings):
         settings = ExecutorSettings.model_validate(settings or {})
+    if settings.engine == "ray":
+        from kernelrl.executor.ray_engine import RayExecutor
+
+        return RayExecutor(settings)
+    from kernelrl.executor.local import LocalExecutor
+
     return LocalExecutor(settings)
+
+
+def group_equal(requests: Sequence[Request]) -> list[list[int]]:
+    """Indices of the requests, those of equal ones together."""
+    groups: dict[tuple[str, str | None, str, int], list[int]] = {}
+    for index, request in enumerate(requests):
+        digest = request.candidate.digest if request.candidate else None
+        key = (request.task.digest, digest, request.dialect, request.measurement)
+        groups.setdefault(key, []).append(index)
+    return list(groups.values())
+
+
+def answers(requests: Sequence[Request], indices: Sequence[int], verdict: Verdict) -> Iterator[tuple[int, Verdict]]:
+    """The one verdict on equal requests, for each of them."""
+    for position, index in enumerate(indices):
+        copy = {"task_id": requests[index].task.id, "cached": verdict.cached or position > 0}
+        yield index, verdict.model_copy(update=copy)
+
+
+def not_known(
+    request: Request, device: str, fault: Literal["task", "executor"], feedback: str, machine: str = ""
+) -> Verdict:
+    """The verdict when nothing was learnt about the candidate."""
+    return Verdict(
+        task_id=request.task.id,
+        candidate=request.candidate.digest if request.candidate else None,
+        status="infrastructure",
+        fault=fault,
+        stage="none",
+        dialect=request.dialect,
+        device=device,
+        feedback=feedback,
+        machine=machine,
+    )

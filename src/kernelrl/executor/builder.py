@@ -100,6 +100,8 @@ class Built:
     cached: bool
     foul: tuple[tuple[str, str], ...] = ()
     """Rules that the text or the module breaks, with the evidence."""
+    key: str = ""
+    """Content key in the cache; empty: not kept."""
 
 
 class Builder:
@@ -131,8 +133,8 @@ class Builder:
         self._timeout = timeout
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
-    def build(self, unit: dict[str, Any]) -> Built:
-        """Compile one unit, or take it from the cache.
+    def build(self, unit: dict[str, Any], gpu_arch: str | None = None) -> Built:
+        """Compile one unit, or take it from the cache; CUDA sources for the device here, or for one of `gpu_arch`.
 
         Raises:
             BadUnit: the unit uses a compiler flag, a loader or a language that is not allowed.
@@ -140,12 +142,14 @@ class Builder:
         source, flags, link = _translate(unit)
         compiler, name = ["g++"], "main.cpp"
         if unit.get("cuda"):
-            assert self._arch is not None
-            source, flags = _translate_cuda(unit, self._arch)
+            arch = gpu_arch or self._arch
+            assert arch is not None
+            source, flags = _translate_cuda(unit, arch)
             compiler, name = ["nvcc", "-cudart", "shared"], "main.cu"
-        versions = machine.compiler(), tvm_ffi.__version__, cpp_extension.TORCH_LIB_PATH
+        target = "" if unit.get("cuda") else machine.native_target()
+        versions = machine.compiler(), target, tvm_ffi.__version__, cpp_extension.TORCH_LIB_PATH
         key = _digest(source, compiler, flags, link, versions, BUILD_FORMAT)
-        folder = self._cache / "build" / key[:2] / key
+        folder = build_folder(self._cache, key)
         with self._cores.holding(self._locks[key]):
             if (folder / "build.json").exists():
                 return self._load(folder, cached=True)
@@ -167,7 +171,7 @@ class Builder:
                 result = {"ok": ok, "log": log, "seconds": seconds, "foul": foul}
                 (work / "build.json").write_text(json.dumps(result))
                 (work / name).unlink()
-                _publish(work, folder)
+                publish(work, folder)
             return self._load(folder, cached=False)
 
     def _find_foul(self, unit: dict[str, Any], flags: list[str], work: Path) -> list[tuple[str, str]]:
@@ -199,11 +203,13 @@ class Builder:
         result = json.loads((folder / "build.json").read_text())
         path = folder / "module.so" if result["ok"] else None
         seconds = 0.0 if cached else result["seconds"]
-        return Built(result["ok"], path, result["log"], seconds, cached, tuple(map(tuple, result["foul"])))
+        foul = tuple(map(tuple, result["foul"]))
+        return Built(result["ok"], path, result["log"], seconds, cached, foul, folder.name)
 
     def _precompiled(self, loader: str, tuning: tuple[str, ...]) -> Path:
         """The loader's header file, with a precompiled twin beside it unless the compiler could make none."""
-        key = _digest(HEADERS[loader], BASE_FLAGS, tuning, machine.compiler(), tvm_ffi.__version__, torch.__version__)
+        compiler = machine.compiler(), machine.native_target()
+        key = _digest(HEADERS[loader], BASE_FLAGS, tuning, compiler, tvm_ffi.__version__, torch.__version__)
         folder = self._cache / "headers" / key[:16]
         with self._cores.holding(self._locks[key]):
             if not folder.exists():
@@ -213,7 +219,7 @@ class Builder:
                     (work / "loader.h").write_text(HEADERS[loader])
                     command = ["g++", *BASE_FLAGS, *tuning, *_includes(loader), "-x", "c++-header", "loader.h"]
                     self._compile([*command, "-o", "loader.h.gch"], work, file_bytes=1 << 30)
-                    _publish(work, folder)
+                    publish(work, folder)
         return folder / "loader.h"
 
     def compile_cuda(self, unit: dict[str, Any], arch: str) -> tuple[bool, str, list[dict[str, Any]]]:
@@ -263,7 +269,7 @@ class Builder:
                         failed = {"arch": arch, "ok": False, "log": log}
                         return [{"kernel": launch["kernel"], **failed} for launch in launches]
                     shutil.rmtree(work / "cache", ignore_errors=True)
-                    _publish(work, folder)
+                    publish(work, folder)
         results: list[dict[str, Any]] = json.loads((folder / "result.json").read_text())
         return results
 
@@ -303,6 +309,11 @@ class Builder:
         return status == 0, shorten(text) if shortened else text, seconds
 
 
+def build_folder(cache: Path, key: str) -> Path:
+    """Where the build of a content key is kept."""
+    return cache / "build" / key[:2] / key
+
+
 def _take(path: Path) -> str:
     """The text of a file that is not needed any more."""
     text = path.read_text(errors="replace")
@@ -314,7 +325,7 @@ def _digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _publish(work: Path, folder: Path) -> None:
+def publish(work: Path, folder: Path) -> None:
     """Move a finished entry into the cache in one step; another process may have been first."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError):

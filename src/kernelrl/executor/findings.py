@@ -138,6 +138,7 @@ class Findings:
                 seconds=sum(built.seconds for built in self.builds),
                 cached=all(built.cached for built in self.builds),
                 units=len(self.builds),
+                keys=tuple(built.key for built in self.builds if built.key),
                 log=shorten("\n".join(built.log for built in self.builds).strip()),
             )
         return Verdict(

@@ -20,12 +20,8 @@ import torch
 
 from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.executor import wire
-from kernelrl.executor.api import ExecutorSettings, NodeHealth, Request
+from kernelrl.executor.api import MAX_STARTS, ExecutorSettings, NodeHealth, Request, answers, group_equal, not_known
 from kernelrl.verdict import Verdict
-
-MAX_STARTS = 3
-"""Number of times that a request is handed to a service before its verdict is `infrastructure`."""
-
 
 MALLOC = {"MALLOC_ARENA_MAX": "1"}
 """One heap for all threads of the service, which make tensors of every size: many heaps would keep what is freed."""
@@ -38,6 +34,8 @@ class _Job:
     indices: list[int]
     """Positions in the caller's list that this one judgement answers."""
     starts: int = 0
+    ahead: dict[str, str | None] | None = None
+    """What to build for, where that is all; None: judge."""
 
 
 class LocalExecutor:
@@ -45,15 +43,17 @@ class LocalExecutor:
 
     Args:
         settings: see `ExecutorSettings`.
+        secret: from which the seeds of hidden inputs are derived; None: this machine's.
 
     Raises:
         UserError: the device asked for is not there.
     """
 
-    def __init__(self, settings: ExecutorSettings):
+    def __init__(self, settings: ExecutorSettings, secret: str | None = None):
         if settings.device == "cuda" and not torch.cuda.is_available():
             raise UserError("executor.device=cuda: torch sees no CUDA device here; use executor.device=cpu")
         self.settings = settings
+        self._secret = secret
         self._lock = threading.Lock()
         self._jobs: dict[int, _Job] = {}
         self._numbers = itertools.count()
@@ -80,23 +80,35 @@ class LocalExecutor:
         Raises:
             InfrastructureError: the service cannot be started at all.
         """
-        groups: dict[tuple[str, str | None, str, int], list[int]] = {}
-        for index, request in enumerate(requests):
-            digest = request.candidate.digest if request.candidate else None
-            key = (request.task.digest, digest, request.dialect, request.measurement)
-            groups.setdefault(key, []).append(index)
         results: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        numbers = [self._submit(_Job(requests[indices[0]], results, indices)) for indices in groups.values()]
+        groups = group_equal(requests)
+        numbers = [self._submit(_Job(requests[indices[0]], results, indices)) for indices in groups]
         try:
             for _ in groups:
                 indices, verdict = results.get()
                 if isinstance(verdict, Exception):
                     raise verdict
-                for position, index in enumerate(indices):
-                    copy = {"task_id": requests[index].task.id, "cached": verdict.cached or position > 0}
-                    yield index, verdict.model_copy(update=copy)
+                yield from answers(requests, indices, verdict)
         finally:
             self._cancel(numbers)
+
+    def build_ahead(self, request: Request, gpu_arch: str | None) -> Verdict:
+        """Make the candidate's native builds and do not judge it: whoever does finds them in the build cache.
+
+        Args:
+            request: the candidate.
+            gpu_arch: for which CUDA sources are built, e.g. `sm_90`; None: they are not.
+
+        Raises:
+            InfrastructureError: the service cannot be started at all.
+        """
+        results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._submit(_Job(request, results, [0], ahead={"gpu_arch": gpu_arch}))
+        _, verdict = results.get()
+        if isinstance(verdict, Exception):
+            raise verdict
+        built: Verdict = verdict
+        return built
 
     def health(self) -> list[NodeHealth]:
         """This machine. As many requests as there are workers count as running."""
@@ -154,7 +166,8 @@ class LocalExecutor:
         job.starts += 1
         self._retried += job.starts > 1
         with contextlib.suppress(OSError):  # the listener sees the service's end and hands the job on
-            wire.send(self._connection, {"number": number, "request": job.request.model_dump(mode="json")})
+            request = job.request.model_dump(mode="json")
+            wire.send(self._connection, {"number": number, "request": request, "ahead": job.ahead})
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -165,7 +178,7 @@ class LocalExecutor:
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=environment, start_new_session=True
             )
         try:
-            wire.send(ours, {"settings": self.settings.model_dump(mode="json")})
+            wire.send(ours, {"settings": self.settings.model_dump(mode="json"), "secret": self._secret})
             reply, _ = wire.receive(ours)
         except (wire.WireError, OSError):
             raise InfrastructureError("the executor's service did not start; `kernelrl doctor` may say why") from None
@@ -224,14 +237,5 @@ class LocalExecutor:
                     self._lose(job, None)
 
     def _lose(self, job: _Job, error: Exception | None) -> None:
-        verdict = error or Verdict(
-            task_id=job.request.task.id,
-            candidate=job.request.candidate.digest if job.request.candidate else None,
-            status="infrastructure",
-            fault="executor",
-            stage="none",
-            dialect=job.request.dialect,
-            device=self.settings.device,
-            feedback=f"the executor's service died {job.starts} times under this request",
-        )
-        job.results.put((job.indices, verdict))
+        died = f"the executor's service died {job.starts} times under this request"
+        job.results.put((job.indices, error or not_known(job.request, self.settings.device, "executor", died)))

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
 
 import torch
+
+COMPILERS = {"cpp": ("g++", "apt-get install g++"), "cuda": ("nvcc", "pip install nvidia-cuda-nvcc")}
+"""By dialect: the program that builds it, and the line that installs the program."""
+
+
+def missing_compiler(dialect: str) -> str | None:
+    """What this machine lacks to build kernels of a dialect, and the way out; None: nothing."""
+    program, install = COMPILERS.get(dialect, (None, None))
+    if program is None or shutil.which(program) is not None:
+        return None
+    return f"no compiler for dialect {dialect}: {program} is not on PATH; {install}"
 
 
 @cache
@@ -58,6 +71,14 @@ def _other_memory() -> torch.Tensor:
         number, unit = re.fullmatch(r"(\d+)([KMG]?)", path.read_text().strip()).groups()  # type: ignore[union-attr]
         sizes.append(int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[unit])
     return torch.zeros(2 * max(sizes), dtype=torch.uint8)
+
+
+@cache
+def native_target() -> str:
+    """What `-march=native` means here: a module built on another kind of processor might not run on this one."""
+    command = ["g++", "-march=native", "-Q", "--help=target"]
+    options = subprocess.run(command, capture_output=True, env=os.environ | {"LC_ALL": "C"}).stdout
+    return hashlib.sha256(options).hexdigest()[:16]
 
 
 @cache

@@ -6,14 +6,17 @@ service ends and every process that it started ends with it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
+import platform
 import queue
 import secrets
 import shutil
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections import OrderedDict
@@ -22,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import diskcache
 import psutil
@@ -30,7 +33,8 @@ import torch
 
 from kernelrl.errors import InfrastructureError, TaskError
 from kernelrl.executor import contestant, machine, sandbox, wire
-from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request
+from kernelrl.executor.ahead import build_ahead
+from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known
 from kernelrl.executor.builder import KILLED, Builder
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import ForkServer, Needs, Process
@@ -144,16 +148,22 @@ class Spares:
 
 
 class Service:
-    """Judges requests on a pool of threads."""
+    """Judges requests on a pool of threads.
 
-    def __init__(self, settings: ExecutorSettings):
+    Args:
+        settings: see `ExecutorSettings`.
+        secret: from which the seeds of hidden inputs are derived; None: this machine's.
+    """
+
+    def __init__(self, settings: ExecutorSettings, secret: str | None = None):
         self.settings = settings
         cores = len(os.sched_getaffinity(0))
         self.workers = settings.workers or cores
         self.threads = settings.threads or cores
         self.cache = Path(settings.cache_dir).expanduser()
         self.cache.mkdir(parents=True, exist_ok=True)
-        self.secret = _secret(self.cache / "secret")
+        self.secret = secret or read_secret(self.cache)
+        own = own_folder(self.cache)
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "OMP_NUM_THREADS": str(self.threads),
@@ -167,13 +177,13 @@ class Service:
         else:
             environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
         environment |= {"TRITON_DEFAULT_FP_FUSION": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        self.scratch = _scratch(self.cache / "scratch")
+        self.scratch = _scratch(own / "scratch")
         self.forkserver = ForkServer(environment, on_death=lambda: os._exit(1))  # the client starts another service
         self.cores = Cores(self.workers, self.on_gpu)
         arch = machine.gpu_arch() if self.on_gpu else None
         self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch)
         self.references = References(self._reference, self.cores)
-        self.verdicts = diskcache.Cache(str(self.cache / "verdicts"), size_limit=1 << 32)
+        self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=1 << 32)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
         self.spares = Spares(self._fork, 2 if self.on_gpu else self.workers)
         with self._start() as probe:
@@ -199,6 +209,13 @@ class Service:
         except Exception as error:
             return _not_known(request, self.settings.device, "executor", f"{type(error).__name__}: {error}")
         return found
+
+    def build_ahead(self, request: Request, gpu_arch: str | None) -> Verdict:
+        """Make the candidate's native builds and do not judge it (status `not_run`). Never raises."""
+        try:
+            return build_ahead(request, self.settings, self._start, self.builder, self.cores, gpu_arch)
+        except Exception as error:
+            return _not_known(request, self.settings.device, "executor", f"{type(error).__name__}: {error}")
 
     def _judge(self, request: Request) -> Verdict:
         with self.references.of(request.task) as reference:
@@ -230,7 +247,7 @@ class Service:
     def _key(self, request: Request) -> str:
         candidate = request.candidate.digest if request.candidate else None
         parts = (
-            _rules(),
+            judging_code(),
             request.task.digest,
             candidate,
             request.dialect,
@@ -242,25 +259,15 @@ class Service:
 
 
 @cache
-def _rules() -> str:
+def judging_code() -> str:
     """Digest of the text that judges: verdicts made by another version of it are not recalled."""
     package = Path(__file__).parent.parent
     texts = [path.read_bytes() for name in ("executor", "dialects") for path in sorted((package / name).glob("*.py"))]
     return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
-def _not_known(request: Request, device: str, fault: Any, feedback: str) -> Verdict:
-    return Verdict(
-        task_id=request.task.id,
-        candidate=request.candidate.digest if request.candidate else None,
-        status="infrastructure",
-        fault=fault,
-        stage="none",
-        dialect=request.dialect,
-        device=device,
-        feedback=feedback,
-        machine=machine.fingerprint(),
-    )
+def _not_known(request: Request, device: str, fault: Literal["task", "executor"], feedback: str) -> Verdict:
+    return not_known(request, device, fault, feedback, machine.fingerprint())
 
 
 def _visible_device() -> str:
@@ -278,13 +285,31 @@ def _scratch(folder: Path) -> Path:
     return mine
 
 
-def _secret(path: Path) -> str:
-    """This machine's secret, from which the seeds of hidden inputs are derived. No candidate can read its folder."""
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-    except FileExistsError:
-        pass
+def read_secret(cache: Path) -> str:
+    """The secret from which the seeds of hidden inputs are derived, made once. No candidate can read its folder."""
+    return _once(cache / "secret", secrets.token_hex(32))
+
+
+def cache_id(cache: Path) -> str:
+    """A name of this cache folder: machines that see the same one share their builds."""
+    return _once(cache / "id", secrets.token_hex(8))
+
+
+def own_folder(cache: Path) -> Path:
+    """This machine's folder in a cache that other machines may share: SQLite and process ids are of one machine."""
+    return cache / "hosts" / platform.node()
+
+
+def _once(path: Path, text: str) -> str:
+    """The text of a file, which is `text` where there is none yet; whole also for others who ask at this moment."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)  # of mode 0600
+        with open(handle, "w") as file:
+            file.write(text)
+        with contextlib.suppress(FileExistsError):
+            os.link(name, path)
+        os.unlink(name)
     return path.read_text()
 
 
@@ -294,7 +319,7 @@ def main(client: socket.socket) -> None:
     settings = ExecutorSettings.model_validate(first["settings"])
     torch.set_num_threads(1)  # each judge compares on a core of its own
     try:
-        service = Service(settings)
+        service = Service(settings, first.get("secret"))
     except InfrastructureError as error:
         wire.send(client, {"failed": str(error)})
         os._exit(1)
@@ -303,11 +328,11 @@ def main(client: socket.socket) -> None:
 
     cancelled: set[int] = set()
 
-    def answer(number: int, request: Request) -> None:
+    def answer(number: int, request: Request, ahead: dict[str, str | None] | None) -> None:
         if number in cancelled:
             cancelled.discard(number)
             return
-        verdict = service.verdict(request)
+        verdict = service.verdict(request) if ahead is None else service.build_ahead(request, ahead["gpu_arch"])
         with sending:
             wire.send(client, {"number": number, "verdict": verdict.to_json()})
 
@@ -319,7 +344,8 @@ def main(client: socket.socket) -> None:
         if "cancel" in message:
             cancelled.update(message["cancel"])
             continue
-        service.pool.submit(answer, message["number"], Request.model_validate(message["request"]))
+        request = Request.model_validate(message["request"])
+        service.pool.submit(answer, message["number"], request, message.get("ahead"))
 
 
 if __name__ == "__main__":

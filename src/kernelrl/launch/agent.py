@@ -126,6 +126,8 @@ def run_ranks(config: Path, stage: str, nodes: Nodes, processes: int) -> None:
     except ChildFailedError as error:
         codes = {failure.exitcode for failure in error.failures.values()}
         known = [end for end in ENDS if end.exit_code in codes]
+        if known == [Interrupted]:
+            raise Interrupted(f"{stage} on {nodes.name} has stopped; the same command goes on from here") from None
         where = f"{stage} on {nodes.name}, rank {error.get_first_failure()[0]}"
         raise (known or [InfrastructureError])[0](f"{where} ended; its log is in {logs}") from None
 
