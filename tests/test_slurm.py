@@ -136,6 +136,16 @@ def test_an_evaluation_is_shared_out_as_an_array(cluster: Slurm, data: Path, tmp
         assert results["policies"][policy]["num_resumed"] == 12, "the job that compares samples nothing"
 
 
+def test_nodes_of_the_executor_judge_what_others_write(cluster: Slurm, data: Path, tmp_path: Path) -> None:
+    words = ["nodes=1", "launcher.executors=2", "executor=ray", "executor.timing=false", "executor.cluster.min_nodes=2"]
+    job = submit(cluster, "grpo", *grpo(data, tmp_path), *words, "grpo.trainer.max_steps=3")
+    state = cluster.finish(job)
+    assert state["JobState"] == "COMPLETED" and state["NumNodes"] == "3", output(tmp_path, job)
+    check_records(tmp_path / "grpo", steps=3, batch=16)
+    judges = json.loads((tmp_path / "grpo" / "health" / "rank0.json").read_text())["nodes"]
+    assert len(judges) == 2 and all(node["alive"] for node in judges)
+
+
 def grpo(data: Path, folder: Path) -> list[str]:
     inputs = [f"output_dir={folder}", f"curate.folder={data}/data", f"sft.folder={data}/sft"]
     return [*inputs, "grpo.trainer.max_steps=8", "grpo.trainer.save_steps=3", "grpo.trainer.max_completion_length=64"]

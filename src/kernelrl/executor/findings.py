@@ -101,7 +101,13 @@ class Findings:
         return Speedup(median=float(np.median(ours / theirs)), low=low, high=high, pairs=len(self.calls))
 
     def verdict(
-        self, request: Request, settings: ExecutorSettings, status: Status, feedback: str, seconds: float, spent: Spent
+        self,
+        request: Request,
+        settings: ExecutorSettings,
+        status: Status,
+        feedback: str,
+        seconds: float,
+        spent: Spent | None = None,
     ) -> Verdict:
         """The verdict on these findings. Violations make it `illegal` whatever `status` says."""
         if self.violations:

@@ -158,11 +158,6 @@ def _make_backend(engine: RayExecutor) -> Backend:
         service = ray_service.find_service(cluster.service)
         token = ray_service.read_token(cluster)
         return ray_service.Client(service, cluster.service, token, engine.settings, engine.answer)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and cluster.cpus_per_actor is None:
-        raise UserError(
-            "executor.engine=ray: each rank of this job would claim all CPUs of the cluster; start a shared executor "
-            "(`kernelrl executor serve NAME`) and set executor.cluster.service=NAME"
-        )
     if not ray.util.client.ray.is_connected():
         return _OwnPool(engine)
     token = secrets.token_hex(16)
