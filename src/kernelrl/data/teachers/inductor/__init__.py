@@ -93,10 +93,11 @@ def translate(task: Task, dialect: str, level: str, patches: Mapping[str, Any]) 
     try:
         captured = capture.capture(task, dialect, patches)
         device = f", device={captured.inputs[0]}.device" if dialect == "triton" and captured.inputs else ""
-        parts = wrapper.translate(captured, language.launcher, device)
-        if not parts.kernels:
+        library = language.Library()
+        parts = wrapper.translate(captured, language.launcher, library, device)
+        if not parts.kernels and not library.functions:
             return "nothing to compute"
-        text = language.module_text(parts.kernels)
+        text = language.module_text(parts.kernels, library.functions)
         source = candidate.assemble(text, task, captured.inputs, parts.statements, parts.returned)
     except capture.NotConvertible as error:
         return str(error)

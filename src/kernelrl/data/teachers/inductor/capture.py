@@ -7,7 +7,7 @@ processes only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -16,6 +16,8 @@ import torch
 import torch._inductor.config as inductor_config
 import triton
 from torch._decomp import get_decompositions
+from torch._inductor import ir
+from torch._inductor.codegen.common import PythonPrinter
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
@@ -32,9 +34,12 @@ PATCHES: dict[str, Any] = {
     "graph_partition": False,
     "cpp.simdlen": 1,  # plain loops: explicit vectors need ATen's headers, which no candidate may include
     "cpp.dynamic_threads": True,
+    "layout_optimization": False,  # channels last, which suits oneDNN and not a kernel that walks along rows
 }
 BACKENDS = {"cpp": "cpp", "triton": "triton"}
 aten = torch.ops.aten
+DECOMPOSED = [aten._scaled_dot_product_flash_attention_for_cpu, aten.upsample_nearest2d.vec]
+"""Operators that Inductor leaves to a library although it can generate what they consist of."""
 
 
 class NotConvertible(Exception):
@@ -59,6 +64,21 @@ class Step:
     writes: Mapping[str, int | None]
 
 
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor of the wrapper.
+
+    Attributes:
+        dtype: e.g. `float32`.
+        size: Python text of a tuple, which may name symbols.
+        stride: the same, in elements.
+    """
+
+    dtype: str
+    size: str
+    stride: str
+
+
 @dataclass
 class Captured:
     """Inductor's output for one task.
@@ -69,6 +89,7 @@ class Captured:
         inputs: names of the arguments of `forward`.
         returned: the value of `forward` with the graph's outputs as `{0}`, `{1}`, ….
         steps: in order of execution.
+        buffers: inputs and intermediate results by the wrapper's names.
     """
 
     code: str = ""
@@ -76,6 +97,7 @@ class Captured:
     inputs: list[str] = field(default_factory=list)
     returned: str = ""
     steps: list[Step] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
 
 
 def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
@@ -100,6 +122,7 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
         wrapper, _ = lowering.codegen()
         captured.code = wrapper.value
         captured.steps = [_describe(lowering, node) for node in lowering.scheduler.nodes]
+        captured.buffers = dict(_buffers(lowering))
         raise _Stop
 
     settings = {**PATCHES, "cpu_backend": BACKENDS[dialect], **patches}
@@ -116,6 +139,9 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
     if not captured.code:
         raise NotConvertible("nothing to compute")
     return captured
+
+
+pexpr = PythonPrinter().doprint
 
 
 class _Stop(Exception):
@@ -140,7 +166,7 @@ def _export(task: Task) -> ExportedProgram:
     inputs = tuple(program["get_inputs"]())
     if not all(isinstance(item, torch.Tensor | int | float | bool | None) for item in inputs):
         raise NotConvertible("inputs that are no tensors or numbers")
-    table = {**select_decomp_table(), **get_decompositions([aten._scaled_dot_product_flash_attention_for_cpu])}
+    table = {**select_decomp_table(), **get_decompositions(DECOMPOSED)}
     try:
         with torch.no_grad():
             exported = torch.export.export(model, inputs, dynamic_shapes=_dynamic_shapes(task, program, inputs))
@@ -220,6 +246,13 @@ def _render(value: object) -> str:
     if type(value) is dict:
         return "{{" + ", ".join(f"{key!r}: {_render(item)}" for key, item in value.items()) + "}}"
     raise NotConvertible(f"outputs in a {type(value).__name__}")
+
+
+def _buffers(lowering: GraphLowering) -> Iterator[tuple[str, Buffer]]:
+    for name, item in {**lowering.graph_inputs, **lowering.name_to_buffer}.items():
+        if isinstance(item, ir.IRNode) and isinstance(layout := item.maybe_get_layout(), ir.Layout):
+            size, stride = (f"({''.join(f'{pexpr(part)}, ' for part in parts)})" for parts in (layout.size, layout.stride))
+            yield name, Buffer(str(layout.dtype).removeprefix("torch."), size, stride)
 
 
 def _describe(lowering: GraphLowering, node: BaseSchedulerNode) -> Step:

@@ -8,19 +8,22 @@ import re
 import textwrap
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
+from kernelrl.data.teachers.inductor import cpp_library
 from kernelrl.data.teachers.inductor.cpp_helpers import HELPERS
+from kernelrl.data.teachers.inductor.cpp_library import CppLibrary as Library
 from kernelrl.data.teachers.inductor.wrapper import Launch
 
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 """As Inductor's own: no flag that lets equal expressions round differently, as a softmax over large values needs."""
-HEADERS = "algorithm cmath cstdint limits memory type_traits".split()
+HEADERS = "algorithm cmath cstdint cstring limits memory type_traits".split()
 _SIGNATURE = re.compile(r'extern "C"\s+void\s+kernel\((.*?)\)\s*\{\n(.*)\n\}\s*$', re.DOTALL)
 _LOOP = re.compile(r"for\(int64_t (\w+)=(.+?); \1<(.+?); \1\+=(.+?)\)$", re.MULTILINE)
 _HELPER = re.compile(r"\bWelfordHelper<(\w+), \d+> (\w+)(?:\(.*\))?;")
 _CASCADE = re.compile(r"\b(\w+) = cascade_sum_combine\((\w+), &\w+\);")
 _ACCUMULATES = re.compile(r"\b(\w*acc\w*) = (?:\1 (\+) \w+|(max|min)_propagate_nan\(\1, \w+\));")
 _CAST = "static_cast<int64_t>("
-_FOREIGN = re.compile(r"\b(?:at|c10|torch)::\w+|\b(?:half|bfloat16|TORCH_CHECK|calc_\w+|\w+_cpu)\b")
+_FOREIGN = re.compile(r"\b(?:at|c10|torch)::\w+|\b(?:TORCH_CHECK|calc_\w+|\w+_cpu)\b")
+HALVES = {"at::Half": "half", "at::BFloat16": "bfloat16"}
 
 
 def launcher(kernels: dict[str, str]) -> Launch:
@@ -33,14 +36,18 @@ def launcher(kernels: dict[str, str]) -> Launch:
     return launch
 
 
-def module_text(kernels: dict[str, str]) -> str:
+def module_text(kernels: dict[str, str], library: dict[str, str]) -> str:
     """The part of the candidate above `ModelNew`: C++ text and its build.
+
+    Args:
+        kernels: Inductor's, by its names.
+        library: text of the functions that stand in for library kernels, by name.
 
     Raises:
         NotConvertible: a kernel needs what only PyTorch's headers have.
     """
     names = short_names(kernels)
-    functions = "\n".join(_function(names[name], text) for name, text in kernels.items())
+    functions = "\n".join([_function(names[name], text) for name, text in kernels.items()] + [*library.values()])
     needed = _helpers(functions)
     includes = "".join(f"#include <{header}>\n" for header in HEADERS)
     return f'''\
@@ -52,7 +59,7 @@ SOURCE = r"""
 {includes}#include <omp.h>
 {needed}{functions}"""
 FLAGS = {json.dumps(FLAGS)}
-module = load_inline("kernels", cpp_sources=SOURCE, functions={json.dumps([*names.values()])}, extra_cflags=FLAGS)
+module = load_inline("kernels", cpp_sources=SOURCE, functions={json.dumps([*names.values(), *library])}, extra_cflags=FLAGS)
 '''
 
 
@@ -67,6 +74,8 @@ def _shorten(name: str, limit: int = 60) -> str:
 
 
 def _function(name: str, text: str) -> str:
+    for foreign, own in HALVES.items():
+        text = text.replace(foreign, own)
     match = _SIGNATURE.search(text)
     if match is None:
         raise NotConvertible("kernel: no signature")
@@ -79,8 +88,8 @@ def _function(name: str, text: str) -> str:
         else:
             parameters.append(f"{kind.removeprefix('const ')} {variable}")
     body = _simplify(match[2])
-    if foreign := _FOREIGN.search(body):
-        raise NotConvertible(f"kernel: needs {foreign[0]}")
+    if needed := _FOREIGN.search(match[1] + body):
+        raise NotConvertible(f"kernel: needs {needed[0]}")
     listed = textwrap.fill(", ".join(parameters), 116, initial_indent="    ", subsequent_indent="    ")
     return f"\nvoid {name}(\n{listed}) {{\n{''.join(pointers)}{body}}}\n"
 
@@ -192,7 +201,7 @@ def _helpers(text: str) -> str:
     if called:
         declared = "".join(f"#pragma omp declare simd notinbranch\nfloat {name}f(float) noexcept;\n" for name in called)
         used["vectorised"] = f'extern "C" {{\n{declared}}}\n'
-    for names, helper in reversed(HELPERS):
+    for names, helper in reversed((*cpp_library.HELPERS, *HELPERS)):
         if re.search(rf"\b(?:{names})\b", text + "".join(used.values())):
             used[names] = helper
     return "".join(f"\n{helper}" for helper in reversed(used.values()))
