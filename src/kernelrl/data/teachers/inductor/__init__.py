@@ -104,7 +104,7 @@ def translate(task: Task, dialect: str, level: str, patches: Mapping[str, Any]) 
     except Exception as error:  # Inductor's text has forms that nobody has seen yet
         place = traceback.extract_tb(error.__traceback__)[-1]
         return f"unforeseen text: {type(error).__name__} in {place.name}"
-    return Proposal(reasoning.explain(captured, level), source, level=level)
+    return Proposal(reasoning.explain(captured, level, library.reasons), source, level=level)
 
 
 def _prepare() -> None:

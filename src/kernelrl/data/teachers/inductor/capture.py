@@ -22,6 +22,7 @@ from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
 from torch._inductor.scheduler import BaseSchedulerNode
+from torch._inductor.utils import sympy_product
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import tree_unflatten
@@ -55,6 +56,7 @@ class Step:
         reduction: elements that each output is reduced over; 1: none.
         reads: buffers and inputs, with their bytes.
         writes: the same for what it stores.
+        library: it is a library call.
     """
 
     operators: tuple[str, ...]
@@ -62,6 +64,7 @@ class Step:
     reduction: str
     reads: Mapping[str, int | None]
     writes: Mapping[str, int | None]
+    library: bool
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,13 @@ class Buffer:
         dtype: e.g. `float32`.
         size: Python text of a tuple, which may name symbols.
         stride: the same, in elements.
+        num_bytes: without gaps; None where it depends on a hidden shape.
     """
 
     dtype: str
     size: str
     stride: str
+    num_bytes: int | None
 
 
 @dataclass
@@ -120,9 +125,13 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
 
     def stop(lowering: GraphLowering) -> None:
         wrapper, _ = lowering.codegen()
-        captured.code = wrapper.value
-        captured.steps = [_describe(lowering, node) for node in lowering.scheduler.nodes]
         captured.buffers = dict(_buffers(lowering))
+        captured.steps = [
+            _describe(lowering, node, captured.buffers)
+            for node in lowering.scheduler.nodes
+            if not isinstance(node.node, ir.MultiOutput)
+        ]
+        captured.code = wrapper.value
         raise _Stop
 
     settings = {**PATCHES, "cpu_backend": BACKENDS[dialect], **patches}
@@ -252,30 +261,27 @@ def _buffers(lowering: GraphLowering) -> Iterator[tuple[str, Buffer]]:
     for name, item in {**lowering.graph_inputs, **lowering.name_to_buffer}.items():
         if isinstance(item, ir.IRNode) and isinstance(layout := item.maybe_get_layout(), ir.Layout):
             size, stride = (f"({''.join(f'{pexpr(part)}, ' for part in parts)})" for parts in (layout.size, layout.stride))
-            yield name, Buffer(str(layout.dtype).removeprefix("torch."), size, stride)
+            count = sympy_product(layout.size)
+            num_bytes = int(count) * layout.dtype.itemsize if count.is_number else None
+            yield name, Buffer(str(layout.dtype).removeprefix("torch."), size, stride, num_bytes)
 
 
-def _describe(lowering: GraphLowering, node: BaseSchedulerNode) -> Step:
+def _describe(lowering: GraphLowering, node: BaseSchedulerNode, buffers: Mapping[str, Buffer]) -> Step:
     group = node.group[1] if getattr(node, "group", None) else ("", "1")
     sizes = [str(size) for size in group] if isinstance(group, tuple) and len(group) == 2 else ["", "1"]
     order = {origin: index for index, origin in enumerate(lowering.graph.nodes)}
     origins = {origin for part in node.get_nodes() if part.node is not None for origin in part.node.get_origins()}
     computing = [origin for origin in sorted(origins, key=lambda it: order.get(it, 0)) if origin.op == "call_function"]
     operators = dict.fromkeys(getattr(it.target, "overloadpacket", it.target).__name__ for it in computing)
-    written = {dep.name for dep in node.read_writes.writes}
+    parts = [user.node for out in node.get_outputs() for user in out.users]
+    taken = [part for part in parts if isinstance(part, BaseSchedulerNode) and isinstance(part.node, ir.MultiOutput)]
+    written = {dep.name for writer in taken or [node] for dep in writer.read_writes.writes}
     read = {dep.name for dep in node.read_writes.reads} - written
     return Step(
         tuple(operators),
         sizes[0],
         sizes[1],
-        {name: _bytes(lowering, name) for name in sorted(read)},
-        {name: _bytes(lowering, name) for name in sorted(written)},
+        {name: buffers[name].num_bytes for name in sorted(read & buffers.keys())},
+        {name: buffers[name].num_bytes for name in sorted(written & buffers.keys())},
+        node.is_extern(),
     )
-
-
-def _bytes(lowering: GraphLowering, name: str) -> int | None:
-    """Size of a buffer or an input; None where it depends on a hidden shape."""
-    try:
-        return int(lowering.get_numel(name)) * lowering.get_dtype(name).itemsize
-    except (KeyError, TypeError):
-        return None

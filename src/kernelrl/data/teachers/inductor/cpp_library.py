@@ -6,7 +6,7 @@ for products and convolutions, a line per iteration for scans.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
 from kernelrl.data.teachers.inductor.library import Call, Number, triple
@@ -38,6 +38,10 @@ class CppLibrary:
             name: f"\nvoid {name}({parameters}) {{\n  {body};\n}}\n"
             for (parameters, body), name in self._names.items()
         }
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        return REASONS
 
     def launch(self, call: Call) -> str:
         """The statement that computes the call.
@@ -107,6 +111,22 @@ BODIES: dict[str, Callable[[Call], str]] = {
     "cummin": _extreme("false"),
 }
 """By operator: the body of its function."""
+
+_PRODUCT = (
+    "every element is used many times, so the second operand is packed into panels of 16 columns and blocks of 4 x 16 "
+    "sums stay in registers while a panel streams past"
+)
+_RUNNING = "each line is one chain of dependent steps, so lines run in parallel and a line does not; it adds up in double"
+_EXTREME = "each line is one chain of comparisons, so lines run in parallel and a line does not; a NaN stays"
+REASONS: dict[str, str] = {
+    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm"), _PRODUCT),
+    "convolution": (
+        "the input is padded and packed first, so that the inner loops test no border; 4 channels x 16 columns of sums "
+        "stay in registers while the window moves over all input channels"
+    ),
+    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), _RUNNING),
+    **dict.fromkeys(("cummax", "cummin"), _EXTREME),
+}
 
 HELPERS = (
     (

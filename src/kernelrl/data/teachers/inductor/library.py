@@ -59,6 +59,11 @@ class Library(Protocol):
         """Their text, by name."""
         ...
 
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """By operator: why its kernel is as it is, to follow `mm: `."""
+        ...
+
     def launch(self, call: Call) -> str:
         """The statement that computes the call into its outputs, which are allocated."""
         ...
