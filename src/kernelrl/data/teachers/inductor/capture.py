@@ -37,6 +37,7 @@ PATCHES: dict[str, Any] = {
     "cpp.dynamic_threads": True,
     "layout_optimization": False,  # channels last, which suits oneDNN and not a kernel that walks along rows
 }
+LIBRARIES = frozenset("extern_kernels aten inductor_ops inductor mkldnn mkl prims".split())
 BACKENDS = {"cpp": "cpp", "triton": "triton"}
 aten = torch.ops.aten
 DECOMPOSED = [aten._scaled_dot_product_flash_attention_for_cpu, aten.upsample_nearest2d.vec]
@@ -56,7 +57,7 @@ class Step:
         reduction: elements that each output is reduced over; 1: none.
         reads: buffers and inputs, with their bytes.
         writes: the same for what it stores.
-        library: it is a library call.
+        library: the operator of a library call, e.g. `mm`; None: a loop nest.
     """
 
     operators: tuple[str, ...]
@@ -64,7 +65,7 @@ class Step:
     reduction: str
     reads: Mapping[str, int | None]
     writes: Mapping[str, int | None]
-    library: bool
+    library: str | None
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,12 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
 
 
 pexpr = PythonPrinter().doprint
+
+
+def operator_of(path: str) -> str | None:
+    """The operator of a library's function, e.g. `mm` of `extern_kernels.mm`; None: it is none of a library."""
+    parts = path.removeprefix("torch.ops.").split(".")
+    return parts[1] if parts[0] in LIBRARIES and len(parts) > 1 else None
 
 
 class _Stop(Exception):
@@ -283,5 +290,5 @@ def _describe(lowering: GraphLowering, node: BaseSchedulerNode, buffers: Mapping
         sizes[1],
         {name: buffers[name].num_bytes for name in sorted(read & buffers.keys())},
         {name: buffers[name].num_bytes for name in sorted(written & buffers.keys())},
-        node.is_extern(),
+        operator_of(node.node.python_kernel_name or "") if isinstance(node.node, ir.ExternKernel) else None,
     )

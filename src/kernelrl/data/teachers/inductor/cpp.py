@@ -146,7 +146,8 @@ def _without_bare_blocks(lines: list[str]) -> list[str]:
 
 
 def _in_double(text: str) -> str:
-    """Long sums, which Inductor keeps accurate by cascading them, as plain sums in double precision."""
+    """Long sums, which Inductor keeps accurate by cascading them, and variances, as plain sums in double precision."""
+    text = re.sub(r"\b(Welford|WelfordHelper)<float>", r"\1<double>", text)
     for total in {match[1] for match in _CASCADE.finditer(text)}:
         text = re.sub(rf"\bfloat {total} = 0;", f"double {total} = 0;", text)
     text = re.sub(r".*(?:CascadeSumHelper|cascade_sum_final).*\n", "", text)

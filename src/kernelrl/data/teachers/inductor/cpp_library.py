@@ -6,6 +6,7 @@ for products and convolutions, a line per iteration for scans.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
@@ -72,12 +73,15 @@ def _product(call: Call) -> str:
 
 
 def _convolution(call: Call) -> str:
-    kind = TYPES[call.dtypes["out"]]
+    kind, groups = TYPES[call.dtypes["out"]], call.options["groups"]
+    size = ast.literal_eval(call.sizes["weight"])
+    filters = size[1] if call.options["transposed"] else size[0] // groups
+    channels = 4 if filters >= 4 else 1
     axes = [triple(call.options["stride"], 1), triple(call.options["padding"], 0), triple(call.options["dilation"], 1)]
     listed = ", ".join("{" + ", ".join(map(str, axis)) + "}" for axis in axes)
     bias = "&bias" if "bias" in call.tensors else "nullptr"
     transposed = str(call.options["transposed"]).lower()
-    return f"convolve<{kind}>(x, weight, {bias}, out, {listed}, {call.options['groups']}, {transposed})"
+    return f"convolve<{kind}, {channels}>(x, weight, {bias}, out, {listed}, {groups}, {transposed})"
 
 
 def _running(operation: str) -> Callable[[Call], str]:
@@ -121,8 +125,8 @@ _EXTREME = "each line is one chain of comparisons, so lines run in parallel and 
 REASONS: dict[str, str] = {
     **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm"), _PRODUCT),
     "convolution": (
-        "the input is padded and packed first, so that the inner loops test no border; 4 channels x 16 columns of sums "
-        "stay in registers while the window moves over all input channels"
+        "the input is padded and packed first, so that the inner loops test no border; blocks of channels x 16 columns of "
+        "sums stay in registers while the window moves over all input channels"
     ),
     **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), _RUNNING),
     **dict.fromkeys(("cummax", "cummin"), _EXTREME),
@@ -260,12 +264,12 @@ inline Axes strides(const TensorView& t) {
   return {{n > 4 ? t.stride(n - 3) : 0, n > 3 ? t.stride(n - 2) : 0, t.stride(n - 1)}};
 }
 
-// Padded input and weights are packed; then blocks of 4 channels x 16 columns of sums stay in registers. A transposed
+// Padded input and weights are packed; then blocks of channels x 16 columns of sums stay in registers. A transposed
 // convolution is a plain one over the input spread out by its stride, with the window turned round.
-template <typename T>
+template <typename T, int64_t CHANNELS>
 void convolve(TensorView x_, TensorView weight_, const TensorView* bias_, TensorView out_, Axes stride, Axes padding,
               Axes dilation, int64_t groups, bool transposed) {
-  constexpr int64_t CHANNELS = 4, COLUMNS = 16;
+  constexpr int64_t COLUMNS = 16;
   const T* x = static_cast<const T*>(x_.data_ptr());
   const T* weight = static_cast<const T*>(weight_.data_ptr());
   const T* bias = bias_ ? static_cast<const T*>(bias_->data_ptr()) : nullptr;

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kernelrl.data.teachers.inductor.capture import Captured, NotConvertible
+from kernelrl.data.teachers.inductor.capture import Captured, NotConvertible, operator_of
 
 Number = int | float
 
@@ -38,6 +38,7 @@ class Call:
         options: everything else that it is given, as Python values.
         outputs: by name: the buffer; one that nobody reads is left out.
         dtypes: of the tensors and outputs by name, e.g. `float32`.
+        sizes: of them, as text.
     """
 
     operator: str
@@ -45,6 +46,7 @@ class Call:
     options: Mapping[str, Any]
     outputs: Mapping[str, str]
     dtypes: Mapping[str, str]
+    sizes: Mapping[str, str]
 
     def number(self, name: str, default: Number) -> Number:
         value: Number = self.options.get(name, default)
@@ -74,11 +76,7 @@ def called(node: ast.stmt) -> str | None:
     value = node.value if isinstance(node, ast.Expr | ast.Assign) else None
     if not isinstance(value, ast.Call):
         return None
-    path = ast.unparse(value.func)
-    for prefix in ("extern_kernels.", "aten.", "inductor_ops.", "torch.ops."):
-        if path.startswith(prefix):
-            return path.removeprefix("torch.ops.").split(".")[1]
-    return None
+    return operator_of(ast.unparse(value.func))
 
 
 def read_call(
@@ -109,12 +107,14 @@ def read_call(
     results = {"out": out} if out is not None else _results(node, body, OUTPUTS.get(operator, ("out",)))
     try:
         literals = {name: ast.literal_eval(value) for name, value in options.items()}
-        dtypes = {name: captured.buffers[_buffer(value)].dtype for name, value in (tensors | results).items()}
+        buffers = {name: captured.buffers[_buffer(value)] for name, value in (tensors | results).items()}
     except (ValueError, KeyError) as error:
         raise NotConvertible(f"extern kernel: {operator} of an unforeseen form") from error
     inputs = {name: rewrite(value) for name, value in tensors.items()}
     outputs = {name: rewrite(value) for name, value in results.items()}
-    return Call(operator, inputs, literals, outputs, dtypes)
+    dtypes = {name: buffer.dtype for name, buffer in buffers.items()}
+    sizes = {name: buffer.size for name, buffer in buffers.items()}
+    return Call(operator, inputs, literals, outputs, dtypes, sizes)
 
 
 def triple(values: Sequence[int], missing: int) -> tuple[int, int, int]:

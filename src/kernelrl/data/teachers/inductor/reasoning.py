@@ -38,12 +38,13 @@ def _describe(step: Step, captured: Captured, library: Mapping[str, str]) -> str
         shapes = {captured.arguments.get(name, name): captured.buffers[name].size for name in step.reads}
         operands = " and ".join(f"{name} ({_extent(shape)})" for name, shape in shapes.items())
         made = " and ".join(f"{name} ({_extent(captured.buffers[name].size)})" for name in writes)
-        operator = step.operators[-1]
-        return f"{operator} from {operands} to {made}, a kernel of its own: {library[operator]}."
+        return f"{step.library} from {operands} to {made}, a kernel of its own: {library[step.library]}."
     over = "" if step.reduction in ("1", "()", "") else f", reducing {_extent(step.reduction)} to one"
-    how = "in one loop" if len(step.operators) > 1 else "alone"
+    apart = {other.library for other in captured.steps}
+    operators = [name for name in step.operators if name not in apart]
+    how = "in one loop" if len(operators) > 1 else "alone"
     return (
-        f"{' + '.join(step.operators) or 'copy'} {how} over {_extent(step.elements)} elements{over}: "
+        f"{' + '.join(operators) or 'copy'} {how} over {_extent(step.elements)} elements{over}: "
         f"reads {', '.join(reads) or 'nothing'}; writes {', '.join(writes)}."
     )
 
@@ -61,17 +62,13 @@ def _boundaries(captured: Captured) -> list[str]:
         elif shared and (first.library or second.library):
             lines.append(
                 f"{index} and {index + 1} stay apart: {', '.join(shared)} goes through memory, for the blocks of "
-                f"{_operator(first, second)} are not those of an elementwise loop."
+                f"{first.library or second.library} are not those of an elementwise loop."
             )
         elif shared:
             lines.append(f"{index} and {index + 1} stay apart: they walk {', '.join(shared)} in different shapes.")
         elif not set(first.reads) & set(second.reads):
             lines.append(f"{index} and {index + 1} stay apart: they share no data.")
     return lines
-
-
-def _operator(first: Step, second: Step) -> str:
-    return (first if first.library else second).operators[-1]
 
 
 def _traffic(steps: list[Step], fused: bool) -> int | None:
