@@ -21,6 +21,7 @@ from torch._inductor.codegen.common import PythonPrinter
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
+from torch._inductor.lowering import fallback_handler, lowerings
 from torch._inductor.scheduler import BaseSchedulerNode
 from torch._inductor.utils import sympy_product
 from torch.export import Dim, ExportedProgram
@@ -40,6 +41,8 @@ PATCHES: dict[str, Any] = {
 LIBRARIES = frozenset("extern_kernels aten inductor_ops inductor mkldnn mkl prims".split())
 BACKENDS = {"cpp": "cpp", "triton": "triton"}
 aten = torch.ops.aten
+SLOW_SCANS = [aten.logcumsumexp.default, aten.cummax.default, aten.cummin.default]
+"""Triton's interpreter combines the elements of a scan one by one, unless it is a plain sum or product."""
 DECOMPOSED = [aten._scaled_dot_product_flash_attention_for_cpu, aten.upsample_nearest2d.vec]
 """Operators that Inductor leaves to a library although it can generate what they consist of."""
 
@@ -136,7 +139,9 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
         raise _Stop
 
     settings = {**PATCHES, "cpu_backend": BACKENDS[dialect], **patches}
+    fallbacks = {operator: fallback_handler(operator) for operator in SLOW_SCANS}
     with (
+        mock.patch.dict(lowerings, fallbacks),
         mock.patch.object(GraphLowering, "compile_to_module", stop),
         inductor_config.patch(settings),
         torch.no_grad(),

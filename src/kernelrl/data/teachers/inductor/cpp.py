@@ -146,10 +146,10 @@ def _without_bare_blocks(lines: list[str]) -> list[str]:
 
 
 def _in_double(text: str) -> str:
-    """Long sums, which Inductor keeps accurate by cascading them, and variances, as plain sums in double precision."""
+    """Sums and variances in double precision, where Inductor cascades the long ones and leaves the others inexact."""
     text = re.sub(r"\b(Welford|WelfordHelper)<float>", r"\1<double>", text)
-    for total in {match[1] for match in _CASCADE.finditer(text)}:
-        text = re.sub(rf"\bfloat {total} = 0;", f"double {total} = 0;", text)
+    text = re.sub(r"\bfloat (tmp_acc\w+) = 0;", r"double \1 = 0;", text)
+    text = re.sub(r"\bfloat (tmp_acc\w+_arr\[)", r"double \1", text)
     text = re.sub(r".*(?:CascadeSumHelper|cascade_sum_final).*\n", "", text)
     return _CASCADE.sub(r"\1 = \1 + \2;", text)
 

@@ -10,11 +10,14 @@ from typing import Any
 import torch._inductor.runtime.triton_helpers as triton_helpers
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
+from kernelrl.data.teachers.inductor.triton_library import TritonLibrary as Library
 from kernelrl.data.teachers.inductor.wrapper import Launch
 
 BLOCK_ELEMENTS = 16384
 """Elements that one program works on at a time: many, since the interpreter's time is by the program."""
-GRIDS = {"Grid1D": "x", "Grid2D": "xy", "Grid3D": "xyz"}
+GRIDS = {"Grid1D": "x", "Grid2D": "xy", "Grid2DWithYZOverflow": "xy", "Grid3D": "xyz"}
+_OVERFLOW = "tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)"
+"""Blocks here are too large for a grid to run out of numbers."""
 IMPORTS = "import torch\nimport triton\nimport triton.language as tl\nfrom torch import nn\n"
 
 
@@ -38,8 +41,12 @@ def launcher(kernels: dict[str, str]) -> Launch:
     return launch
 
 
-def module_text(kernels: dict[str, str]) -> str:
+def module_text(kernels: dict[str, str], library: dict[str, str]) -> str:
     """The part of the candidate above `ModelNew`.
+
+    Args:
+        kernels: Inductor's, by its names.
+        library: text of the functions that stand in for library kernels, by name.
 
     Raises:
         NotConvertible: a kernel uses what neither Triton's language nor its interpreter has.
@@ -49,13 +56,14 @@ def module_text(kernels: dict[str, str]) -> str:
     for name, text in kernels.items():
         function, _, _ = _find(text)
         function.name = names[name]
-        own = _Own()
+        own = _Own(_combinations(text))
         function = own.visit(function)
-        function.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+        function.decorator_list = [_parse("triton.jit")]
         function.body = _without_unused(function.body)
         functions.append(f"\n\n{ast.unparse(function)}\n")
         wanted |= own.wanted
-    return IMPORTS + "".join(f"\n\n{text}\n" for text in _helpers(wanted)) + "".join(functions)
+    own_texts = [f"\n\n{text.strip()}\n" for text in [*_helpers(wanted), *library.values()]]
+    return IMPORTS + "".join(own_texts) + "".join(functions)
 
 
 def short_names(kernels: dict[str, str]) -> dict[str, str]:
@@ -69,13 +77,20 @@ def short_names(kernels: dict[str, str]) -> dict[str, str]:
 
 def _find(text: str) -> tuple[ast.FunctionDef, dict[str, int], str]:
     """The kernel's function, the sizes that its blocks are chosen for, and the type of its grid."""
-    function, *others = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
+    text = text.replace(_OVERFLOW, "tl.program_id(1)")
+    *_, function = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
     heuristics = function.decorator_list[0]
-    if others or not isinstance(heuristics, ast.Call):
-        raise NotConvertible("kernel: a function beside it, as scans have")
+    if not isinstance(heuristics, ast.Call):
+        raise NotConvertible("kernel: without heuristics")
     options = {option.arg: option.value for option in heuristics.keywords}
     meta: dict[str, Any] = ast.literal_eval(options["inductor_meta"])
     return function, ast.literal_eval(options["size_hints"]), str(meta.get("grid_type"))
+
+
+def _combinations(text: str) -> dict[str, str]:
+    """By name of a function beside the kernel, which scans have: Triton's own scan that does the same."""
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)][:-1]
+    return {node.name: SCANS.get("\n".join(map(ast.unparse, node.body)), "") for node in functions}
 
 
 def _blocks(hints: dict[str, int], parameters: list[str]) -> dict[str, int]:
@@ -101,14 +116,15 @@ def _extent(axis: str, values: dict[str, str], blocks: dict[str, int]) -> str:
 class _Own(ast.NodeTransformer):
     """Inductor's helpers and CUDA's libdevice as functions of the candidate's own or of Triton's language."""
 
-    def __init__(self) -> None:
+    def __init__(self, combinations: dict[str, str] | None = None) -> None:
         self.wanted: set[str] = set()
+        self._combinations = combinations or {}
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         module, name = ast.unparse(node.value), node.attr
         if module in ("libdevice", "tl_math", "math"):
             if name in IN_LANGUAGE:
-                return ast.parse(f"tl.{name}", mode="eval").body
+                return _parse(f"tl.{name}")
             if name not in HELPERS:
                 raise NotConvertible(f"kernel: {module}.{name}")
             self.wanted.add(name)
@@ -119,6 +135,18 @@ class _Own(ast.NodeTransformer):
             self.wanted.add(name)
             return ast.Name(name, ast.Load())
         return ast.Attribute(self.visit(node.value), name, node.ctx)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        value = node.value
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.associative_scan":
+            (scanned, axis, function), target = value.args, node.targets[0]
+            name = self._combinations[ast.unparse(function)]
+            if not name or not isinstance(scanned, ast.Tuple) or not isinstance(target, ast.Tuple):
+                raise NotConvertible("kernel: a scan with a function of its own")
+            node = ast.Assign([target.elts[0]], _parse(f"{name}({ast.unparse(scanned.elts[0])}, {ast.unparse(axis)})"))
+            ast.fix_missing_locations(node)
+        self.generic_visit(node)
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -148,7 +176,7 @@ def _helpers(wanted: set[str]) -> list[str]:
         assert isinstance(node, ast.FunctionDef)
         own = _Own()
         node = own.visit(node)
-        node.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+        node.decorator_list = [_parse("triton.jit")]
         called = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         for other in sorted((called & (_library().keys() | HELPERS.keys()) | own.wanted) - {name}):
             add(other)
@@ -180,6 +208,14 @@ def _is_unused(node: ast.stmt, loaded: set[str]) -> bool:
     return bool(targets) and all(isinstance(target, ast.Name) and target.id not in loaded for target in targets)
 
 
+def _parse(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+SCANS = {
+    "tmp0 = arg0_0 + arg1_0\nreturn tmp0": "tl.cumsum",
+    "tmp0 = arg0_0 * arg1_0\nreturn tmp0": "tl.cumprod",
+}
 IN_LANGUAGE = frozenset("exp exp2 log log2 cos sin sqrt rsqrt erf floor ceil abs sigmoid fma".split())
 HELPERS = {
     "maximum": "def maximum(a, b):\n    return tl.maximum(a, b, tl.PropagateNan.ALL)",
