@@ -43,7 +43,7 @@ BACKENDS = {"cpp": "cpp", "triton": "triton"}
 aten = torch.ops.aten
 SLOW_SCANS = [aten.logcumsumexp.default, aten.cummax.default, aten.cummin.default]
 """Triton's interpreter combines the elements of a scan one by one, unless it is a plain sum or product."""
-DECOMPOSED = [aten._scaled_dot_product_flash_attention_for_cpu, aten.upsample_nearest2d.vec]
+DECOMPOSED: list[Any] = [aten._scaled_dot_product_flash_attention_for_cpu, aten.upsample_nearest2d.vec]
 """Operators that Inductor leaves to a library although it can generate what they consist of."""
 
 
@@ -139,7 +139,7 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
         raise _Stop
 
     settings = {**PATCHES, "cpu_backend": BACKENDS[dialect], **patches}
-    fallbacks = {operator: fallback_handler(operator) for operator in SLOW_SCANS}
+    fallbacks = {operator: fallback_handler(operator) for operator in SLOW_SCANS}  # type: ignore[no-untyped-call]
     with (
         mock.patch.dict(lowerings, fallbacks),
         mock.patch.object(GraphLowering, "compile_to_module", stop),
@@ -272,7 +272,9 @@ def _render(value: object) -> str:
 def _buffers(lowering: GraphLowering) -> Iterator[tuple[str, Buffer]]:
     for name, item in {**lowering.graph_inputs, **lowering.name_to_buffer}.items():
         if isinstance(item, ir.IRNode) and isinstance(layout := item.maybe_get_layout(), ir.Layout):
-            size, stride = (f"({''.join(f'{pexpr(part)}, ' for part in parts)})" for parts in (layout.size, layout.stride))
+            size, stride = (
+                f"({''.join(f'{pexpr(part)}, ' for part in parts)})" for parts in (layout.size, layout.stride)
+            )
             count = sympy_product(layout.size)
             num_bytes = int(count) * layout.dtype.itemsize if count.is_number else None
             yield name, Buffer(str(layout.dtype).removeprefix("torch."), size, stride, num_bytes)

@@ -8,9 +8,8 @@ import re
 import textwrap
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
-from kernelrl.data.teachers.inductor import cpp_library
 from kernelrl.data.teachers.inductor.cpp_helpers import HELPERS
-from kernelrl.data.teachers.inductor.cpp_library import CppLibrary as Library
+from kernelrl.data.teachers.inductor.cpp_kernels import HELPERS as KERNELS
 from kernelrl.data.teachers.inductor.wrapper import Launch
 
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
@@ -58,8 +57,9 @@ from tvm_ffi.cpp import load_inline
 SOURCE = r"""
 {includes}#include <omp.h>
 {needed}{functions}"""
+FUNCTIONS = {json.dumps([*names.values(), *library])}
 FLAGS = {json.dumps(FLAGS)}
-module = load_inline("kernels", cpp_sources=SOURCE, functions={json.dumps([*names.values(), *library])}, extra_cflags=FLAGS)
+module = load_inline("kernels", cpp_sources=SOURCE, functions=FUNCTIONS, extra_cflags=FLAGS)
 '''
 
 
@@ -83,7 +83,7 @@ def _function(name: str, text: str) -> str:
     for parameter in (" ".join(part.split()) for part in match[1].split(",")):
         kind, _, variable = parameter.rpartition(" ")
         if kind.endswith("*"):
-            parameters.append(f"tvm::ffi::TensorView {variable}_")
+            parameters.append(f"TensorView {variable}_")
             pointers.append(f"  {kind} {variable} = static_cast<{kind}>({variable}_.data_ptr());\n")
         else:
             parameters.append(f"{kind.removeprefix('const ')} {variable}")
@@ -196,13 +196,13 @@ def _indent(lines: list[str]) -> str:
 
 
 def _helpers(text: str) -> str:
-    """The functions of `HELPERS` that the text uses, directly or through another."""
+    """The functions of `KERNELS` and `HELPERS` that the text uses, directly or through another."""
     used: dict[str, str] = {}
     called = [name for name in VECTORISED if re.search(rf"\bstd::{name}\(", text)]
     if called:
         declared = "".join(f"#pragma omp declare simd notinbranch\nfloat {name}f(float) noexcept;\n" for name in called)
         used["vectorised"] = f'extern "C" {{\n{declared}}}\n'
-    for names, helper in reversed((*cpp_library.HELPERS, *HELPERS)):
+    for names, helper in reversed((*KERNELS, *HELPERS)):
         if re.search(rf"\b(?:{names})\b", text + "".join(used.values())):
             used[names] = helper
     return "".join(f"\n{helper}" for helper in reversed(used.values()))

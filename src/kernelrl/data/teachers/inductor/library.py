@@ -79,9 +79,7 @@ def called(node: ast.stmt) -> str | None:
     return operator_of(ast.unparse(value.func))
 
 
-def read_call(
-    node: ast.stmt, body: Sequence[ast.stmt], captured: Captured, rewrite: Callable[[ast.expr], str]
-) -> Call:
+def read_call(node: ast.stmt, body: Sequence[ast.stmt], captured: Captured, rewrite: Callable[[ast.expr], str]) -> Call:
     """The call that a statement makes.
 
     Args:
@@ -104,7 +102,7 @@ def read_call(
     out = options.pop("out", None)
     tensors = given | {name: options.pop(name) for name in names if name in options}
     tensors = {name: value for name, value in tensors.items() if ast.unparse(value) != "None"}
-    results = {"out": out} if out is not None else _results(node, body, OUTPUTS.get(operator, ("out",)))
+    results = {"out": out} if out is not None else _results(node, body, operator, captured)
     try:
         literals = {name: ast.literal_eval(value) for name, value in options.items()}
         buffers = {name: captured.buffers[_buffer(value)] for name, value in (tensors | results).items()}
@@ -123,14 +121,17 @@ def triple(values: Sequence[int], missing: int) -> tuple[int, int, int]:
     return first, second, third
 
 
-def _results(node: ast.stmt, body: Sequence[ast.stmt], names: tuple[str, ...]) -> dict[str, ast.expr]:
-    """The buffers that hold what a call returns: `buf0 = aten.…`, then `buf1 = buf0` or `buf1 = buf0[0]`."""
+def _results(node: ast.stmt, body: Sequence[ast.stmt], operator: str, captured: Captured) -> dict[str, ast.expr]:
+    """The buffers that hold what a call returns: `buf0 = aten.…`, or then `buf1 = buf0`, or `buf1 = buf0[0]`."""
     assert isinstance(node, ast.Assign)
     made = ast.unparse(node.targets[0])
-    called = {ast.unparse(item.value): item.targets[0] for item in body if isinstance(item, ast.Assign)}
-    if len(names) == 1:
-        return {names[0]: called.get(made, node.targets[0])}
-    return {name: called[f"{made}[{index}]"] for index, name in enumerate(names) if f"{made}[{index}]" in called}
+    if made in captured.buffers:
+        return {"out": node.targets[0]}
+    results = {ast.unparse(item.value): item.targets[0] for item in body if isinstance(item, ast.Assign)}
+    if operator not in OUTPUTS:
+        return {"out": results[made]}
+    places = {name: f"{made}[{index}]" for index, name in enumerate(OUTPUTS[operator])}
+    return {name: results[place] for name, place in places.items() if place in results}
 
 
 def _buffer(node: ast.expr) -> str:

@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 import torch._inductor.runtime.triton_helpers as triton_helpers
+from torch._inductor.runtime.hints import TRITON_MAX_BLOCK
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
-from kernelrl.data.teachers.inductor.triton_library import TritonLibrary as Library
 from kernelrl.data.teachers.inductor.wrapper import Launch
 
 BLOCK_ELEMENTS = 16384
@@ -33,7 +33,7 @@ def launcher(kernels: dict[str, str]) -> Launch:
         parameters = [argument.arg for argument in function.args.args]
         given = [name for name in parameters if not name.endswith("BLOCK")]
         values = dict(zip(given, map(ast.unparse, arguments), strict=True))
-        blocks = _blocks(hints, parameters)
+        blocks = _blocks(hints, parameters, _unmasked(function))
         grid = ", ".join(_extent(axis, values, blocks) for axis in GRIDS[grid_type])
         sizes = "".join(f", {block}={size}" for block, size in blocks.items())
         return f"{names[name]}[({grid},)]({', '.join(values.values())}{sizes})"
@@ -93,7 +93,12 @@ def _combinations(text: str) -> dict[str, str]:
     return {node.name: SCANS.get("\n".join(map(ast.unparse, node.body)), "") for node in functions}
 
 
-def _blocks(hints: dict[str, int], parameters: list[str]) -> dict[str, int]:
+def _unmasked(function: ast.FunctionDef) -> set[str]:
+    """Axes whose length is a multiple of Inductor's own largest block, so that it leaves their masks out."""
+    return {axis for axis in TRITON_MAX_BLOCK if f"\n    {axis.lower()}mask = tl.full(" in ast.unparse(function)}
+
+
+def _blocks(hints: dict[str, int], parameters: list[str], unmasked: set[str]) -> dict[str, int]:
     """A power of two for each block: along a reduction as much as fits, the rest shared by the other axes."""
     left, blocks = BLOCK_ELEMENTS, {}
     axes = [name.removesuffix("BLOCK") for name in parameters if name.endswith("BLOCK")]
@@ -103,6 +108,8 @@ def _blocks(hints: dict[str, int], parameters: list[str]) -> dict[str, int]:
     for axis in sorted(axes):  # R0_ before X, Y and Z
         others = 2 if len(axes) > 1 and not axis.startswith("R") and "R0_" not in axes else 1
         size = max(1, min(hints[axis.lower()], left if others == 1 else int(BLOCK_ELEMENTS**0.5)))
+        if axis in unmasked:
+            size = min(size, TRITON_MAX_BLOCK[axis])
         blocks[f"{axis}BLOCK"] = size
         left //= size
     return {name: blocks[name] for name in parameters if name in blocks}
@@ -260,7 +267,9 @@ def expm1(x):
 def tanh(x):
     t = expm1(2.0 * tl.minimum(tl.abs(x), 20.0))
     y = t / (t + 2.0)
-    return tl.where(x < 0.0, -y, tl.where(x == x, y, x))
+    s = x * x
+    small = x * (1.0 - s * (1.0 / 3.0 - s * (2.0 / 15.0 - s * (17.0 / 315.0))))
+    return tl.where(tl.abs(x) < 0.1, small, tl.where(x < 0.0, -y, tl.where(x == x, y, x)))
 """,
     "trunc": "def trunc(x):\n    return tl.where(x < 0.0, tl.ceil(x), tl.floor(x))",
     "nearbyint": """\
@@ -277,6 +286,18 @@ def pow(x, y):
     odd = y - 2.0 * tl.floor(y * 0.5) == 1.0
     real = tl.where(tl.floor(y) == y, tl.where(odd, -size, size), float("nan"))
     return tl.where(y == 0.0, 1.0, tl.where(x < 0.0, real, size))
+""",
+    "atan": """\
+def atan(x):
+    size = tl.abs(x)
+    turned = tl.where(size > 1.0, 1.0 / size, size)
+    halved = turned / (1.0 + tl.sqrt(1.0 + turned * turned))
+    s = halved * halved
+    series = -1.0 / 11.0 + s * (1.0 / 13.0 - s * (1.0 / 15.0 - s * (1.0 / 17.0 - s / 19.0)))
+    series = 1.0 + s * (-1.0 / 3.0 + s * (1.0 / 5.0 + s * (-1.0 / 7.0 + s * (1.0 / 9.0 + s * series))))
+    angle = 2.0 * halved * series
+    angle = tl.where(size > 1.0, 1.5707963267948966 - angle, angle)
+    return tl.where(x < 0.0, -angle, tl.where(x == x, angle, x))
 """,
     "signbit": "def signbit(x):\n    return x < 0.0",
 }

@@ -31,9 +31,7 @@ class Wrapper:
     returned: str = "None"
 
 
-def translate(
-    captured: Captured, launch: Callable[[dict[str, str]], Launch], library: Library, device: str
-) -> Wrapper:
+def translate(captured: Captured, launch: Callable[[dict[str, str]], Launch], library: Library, device: str) -> Wrapper:
     """Rewrite the wrapper with nothing but allocation, views and launches of kernels.
 
     Args:
