@@ -38,7 +38,7 @@ PATCHES: dict[str, Any] = {
     "cpp.dynamic_threads": True,
     "layout_optimization": False,  # channels last, which suits oneDNN and not a kernel that walks along rows
 }
-LIBRARIES = frozenset("extern_kernels aten inductor_ops inductor mkldnn mkl prims".split())
+LIBRARIES = ("extern_kernels.", "aten.", "inductor_ops.", "torch.ops.")
 BACKENDS = {"cpp": "cpp", "triton": "triton"}
 aten = torch.ops.aten
 SLOW_SCANS = [aten.logcumsumexp.default, aten.cummax.default, aten.cummin.default]
@@ -161,8 +161,7 @@ pexpr = PythonPrinter().doprint
 
 def operator_of(path: str) -> str | None:
     """The operator of a library's function, e.g. `mm` of `extern_kernels.mm`; None: it is none of a library."""
-    parts = path.removeprefix("torch.ops.").split(".")
-    return parts[1] if parts[0] in LIBRARIES and len(parts) > 1 else None
+    return path.removeprefix("torch.ops.").split(".")[1] if path.startswith(LIBRARIES) else None
 
 
 class _Stop(Exception):

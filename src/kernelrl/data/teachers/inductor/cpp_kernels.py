@@ -167,15 +167,15 @@ void convolve(TensorView x_, TensorView weight_, const TensorView* bias_, Tensor
   }
   padded[2] += COLUMNS * move[2];  // the last block of a row reads past its end
   const int64_t volume = padded[0] * padded[1] * padded[2];
-  std::unique_ptr<float[]> input(new float[batch * all * volume]);
-  std::unique_ptr<float[]> filter(new float[groups * blocks * channels * taps * CHANNELS]);
+  std::unique_ptr<Sum<T>[]> input(new Sum<T>[batch * all * volume]);
+  std::unique_ptr<Sum<T>[]> filter(new Sum<T>[groups * blocks * channels * taps * CHANNELS]);
   #pragma omp parallel
   {
     #pragma omp for collapse(2)
     for (int64_t n = 0; n < batch; ++n) {
       for (int64_t c = 0; c < all; ++c) {
-        float* plane = &input[(n * all + c) * volume];
-        std::fill(plane, plane + volume, 0.0f);
+        Sum<T>* plane = &input[(n * all + c) * volume];
+        std::fill(plane, plane + volume, Sum<T>(0));
         const T* from = x + n * x_.stride(0) + c * x_.stride(1);
         for (int64_t d = 0; d < in[0]; ++d) {
           const int64_t z = d * spread[0] + before[0];
@@ -186,7 +186,7 @@ void convolve(TensorView x_, TensorView weight_, const TensorView* bias_, Tensor
               const int64_t v = w * spread[2] + before[2];
               if (v < 0 || v >= padded[2]) continue;
               plane[(z * padded[1] + y) * padded[2] + v] =
-                  static_cast<float>(from[d * in_at[0] + h * in_at[1] + w * in_at[2]]);
+                  static_cast<Sum<T>>(from[d * in_at[0] + h * in_at[1] + w * in_at[2]]);
             }
           }
         }
@@ -195,7 +195,7 @@ void convolve(TensorView x_, TensorView weight_, const TensorView* bias_, Tensor
     #pragma omp for collapse(2)
     for (int64_t b = 0; b < groups * blocks; ++b) {
       for (int64_t c = 0; c < channels; ++c) {
-        float* packed = &filter[(b * channels + c) * taps * CHANNELS];
+        Sum<T>* packed = &filter[(b * channels + c) * taps * CHANNELS];
         for (int64_t tap = 0; tap < taps; ++tap) {
           const int64_t turned = transposed ? taps - 1 - tap : tap;
           const int64_t place = turned / (window[1] * window[2]) * window_at[0] +
@@ -203,8 +203,8 @@ void convolve(TensorView x_, TensorView weight_, const TensorView* bias_, Tensor
           for (int64_t j = 0; j < CHANNELS; ++j) {
             const int64_t f = b % blocks * CHANNELS + j, g = b / blocks;
             const int64_t rows = transposed ? g * channels + c : g * filters + f, columns = transposed ? f : c;
-            packed[tap * CHANNELS + j] = f >= filters ? 0.0f :
-                static_cast<float>(weight[rows * weight_.stride(0) + columns * weight_.stride(1) + place]);
+            packed[tap * CHANNELS + j] = f >= filters ? Sum<T>(0) :
+                static_cast<Sum<T>>(weight[rows * weight_.stride(0) + columns * weight_.stride(1) + place]);
           }
         }
       }
@@ -215,17 +215,17 @@ void convolve(TensorView x_, TensorView weight_, const TensorView* bias_, Tensor
         for (int64_t row = 0; row < to[0] * to[1]; ++row) {
           const int64_t d = row / to[1], h = row % to[1], g = b / blocks, first = b % blocks * CHANNELS;
           for (int64_t start = 0; start < to[2]; start += COLUMNS) {
-            float sums[CHANNELS][COLUMNS] = {};
-            const float* factor = &filter[b * channels * taps * CHANNELS];
+            Sum<T> sums[CHANNELS][COLUMNS] = {};
+            const Sum<T>* factor = &filter[b * channels * taps * CHANNELS];
             for (int64_t c = 0; c < channels; ++c) {
-              const float* plane = &input[(n * all + g * channels + c) * volume];
+              const Sum<T>* plane = &input[(n * all + g * channels + c) * volume];
               for (int64_t kd = 0; kd < window[0]; ++kd) {
                 for (int64_t kh = 0; kh < window[1]; ++kh) {
                   const int64_t z = d * move[0] + kd * dilation[0], y = h * move[1] + kh * dilation[1];
-                  const float* line = plane + (z * padded[1] + y) * padded[2] + start * move[2];
+                  const Sum<T>* line = plane + (z * padded[1] + y) * padded[2] + start * move[2];
                   for (int64_t kw = 0; kw < window[2]; ++kw, factor += CHANNELS) {
-                    const float* from = line + kw * dilation[2];
-                    float values[COLUMNS];
+                    const Sum<T>* from = line + kw * dilation[2];
+                    Sum<T> values[COLUMNS];
                     if (move[2] == 1) std::copy(from, from + COLUMNS, values);
                     else for (int64_t i = 0; i < COLUMNS; ++i) values[i] = from[i * move[2]];
                     for (int64_t j = 0; j < CHANNELS; ++j) {
@@ -238,7 +238,7 @@ void convolve(TensorView x_, TensorView weight_, const TensorView* bias_, Tensor
             }
             for (int64_t j = 0; j < std::min(CHANNELS, filters - first); ++j) {
               const int64_t f = g * filters + first + j;
-              const float base = bias ? static_cast<float>(bias[f * bias_->stride(0)]) : 0.0f;
+              const Sum<T> base = bias ? static_cast<Sum<T>>(bias[f * bias_->stride(0)]) : Sum<T>(0);
               T* line = out + n * out_.stride(0) + f * out_.stride(1) + d * to_at[0] + h * to_at[1];
               for (int64_t i = 0; i < std::min(COLUMNS, to[2] - start); ++i) {
                 line[(start + i) * to_at[2]] = static_cast<T>(sums[j][i] + base);

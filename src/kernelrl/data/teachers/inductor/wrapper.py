@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kernelrl.data.teachers.inductor.capture import Captured, NotConvertible
+from kernelrl.data.teachers.inductor.capture import Captured, NotConvertible, operator_of
 from kernelrl.data.teachers.inductor.library import Library, called, read_call
 
 IGNORED_CALLS = frozenset({"assert_size_stride", "assert_alignment", "args.clear", "get_raw_stream"})
@@ -72,6 +72,9 @@ def translate(captured: Captured, launch: Callable[[dict[str, str]], Launch], li
             statements.append(own.visit(node))
         else:
             raise NotConvertible(f"wrapper: {type(node).__name__}")
+    for part in (part for statement in statements for part in ast.walk(statement) if isinstance(part, ast.Call)):
+        if operator := operator_of(ast.unparse(part.func)):
+            raise NotConvertible(f"extern kernel: {operator}, in an expression")
     wrapper.statements = [ast.unparse(node) for node in _without_unused(statements, wrapper.returned)]
     return wrapper
 
