@@ -239,7 +239,7 @@ LIBRARY = {
         "n",
     ),
     "half_products": program("F.linear(x.clamp(-1, 1), y, z)", f"{HALF}, {HALF}, torch.randn(32, dtype=torch.float16)"),
-    "bfloat16": program("F.gelu(x).amax(1) + y", "torch.randn(70, 30).bfloat16(), torch.randn(70).bfloat16()"),
+    "bfloat16": program("F.gelu(x @ x.t()).amax(1) + y", "torch.randn(70, 30).bfloat16(), torch.ones(70).bfloat16()"),
     "convolution_1d": program("F.conv1d(x, y, None, 2, 3, 2)", "torch.randn(3, 6, 40), torch.randn(5, 6, 4)"),
     "convolution_2d": program(
         "self.a(x)", "torch.randn(2, 16, 9, 21)", "self.a = nn.Conv2d(n, 24, (3, 2), (2, 1), (1, 0), groups=2)", "n"

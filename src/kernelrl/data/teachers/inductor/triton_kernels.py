@@ -1,6 +1,7 @@
 """Triton text of the kernels that stand in for a library's, each with the Python function that launches it.
 
-Blocks are large, since the interpreter's time is by the program.
+Blocks are large, since the interpreter's time is by the program; operands of `tl.dot` are converted to float32, since
+the interpreter multiplies the bits of bfloat16.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def product_kernel(
         across, down = start + tl.arange(0, BLOCK_K)[None, :], start + tl.arange(0, BLOCK_K)[:, None]
         left = tl.load(a + batch * a0 + rows * a1 + across * a2, (rows < M) & (across < K), 0.0)
         right = tl.load(b + batch * b0 + down * b1 + columns * b2, (down < K) & (columns < N), 0.0)
-        sums += tl.dot(left, right, input_precision="ieee")
+        sums += tl.dot(left.to(tl.float32), right.to(tl.float32), input_precision="ieee")
     inside = (rows < M) & (columns < N)
     if BIAS:
         sums = alpha * sums
@@ -74,7 +75,7 @@ def dense_kernel(
             across, down = start + tl.arange(0, BLOCK_C)[None, :], start + tl.arange(0, BLOCK_C)[:, None]
             left = tl.load(under + across * xc, inside & (across < C), 0.0)
             right = tl.load(factors + down * wc, (down < C) & (f < F), 0.0)
-            sums += tl.dot(left, right, input_precision="ieee")
+            sums += tl.dot(left.to(tl.float32), right.to(tl.float32), input_precision="ieee")
     if BIAS:
         sums += tl.load(bias + f, f < F, 0.0).to(tl.float32)
     tl.store(out + n * on + f * of + d * od + h * oh + w * ow, sums, (n < N) & (f < F))
