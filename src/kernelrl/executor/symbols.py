@@ -12,7 +12,7 @@ _MATH = (
     "nearbyint|fmod|remainder|remquo|f(max|min|dim|ma|abs)|copysign|ldexp|frexp|modf|scalbl?n|ilogb|nextafter|sincos"
 )
 KNOWN_SYMBOLS = re.compile(
-    rf"(({_MATH})[fl]?|_ZGV\w+|__\w+_finite|__(extend|trunc)([hbsdxt]f){{2}}2|"
+    rf"(({_MATH})[fl]?|_ZGV\w+|__\w+_finite|__(extend|trunc)([hbsdxt]f){{2}}2|__(eq|ne|[lg][te]|unord)hf2|"
     r"mem(cpy|move|set|cmp|chr)|str(len|n?cmp|r?chr|str)|malloc|free|calloc|realloc|aligned_alloc|posix_memalign|abort|qsort|"
     r"f?printf|v?snprintf|puts|putchar|fputc|fputs|fwrite|stderr|stdout|__\w+_chk|__assert_fail|__stack_chk_fail|l?l?abs|"
     r"__libc_single_threaded|__cxa_\w+|__gxx_personality_v0|__gmon_start__|_Unwind_\w+|_ITM_\w+|__tls_get_addr|__dynamic_cast|"

@@ -2,8 +2,8 @@
 
 AutoTriton's second route (arXiv 2507.05687) and KernelBook's, without a language model in between. Inductor's output
 code is taken before it is compiled; its wrapper becomes `ModelNew.forward`, its kernels lose their dependence on
-PyTorch's headers, and its fusion decisions become the reasoning. It needs no GPU for either dialect. What calls a
-library kernel that has no counterpart here (`extern kernel: …`) is passed over and counted.
+PyTorch's headers, and its fusion decisions become the reasoning. It needs no GPU for either dialect. Where Inductor
+calls a library (`extern_kernels.mm`), the candidate has a kernel of its own; what has none is passed over and counted.
 """
 
 from __future__ import annotations
@@ -88,22 +88,26 @@ def make(cfg: DictConfig) -> InductorTeacher:
 def translate(task: Task, dialect: str, level: str, patches: Mapping[str, Any]) -> Proposal | str:
     """One candidate, or the reason why there is none. Runs in a worker process: it runs the task's code."""
     from kernelrl.data.teachers.inductor import candidate, capture, cpp, reasoning, triton, wrapper
+    from kernelrl.data.teachers.inductor.cpp_library import CppLibrary
+    from kernelrl.data.teachers.inductor.library import Library
+    from kernelrl.data.teachers.inductor.triton_library import TritonLibrary
 
     language = {"cpp": cpp, "triton": triton}[dialect]
+    library: Library = CppLibrary() if dialect == "cpp" else TritonLibrary()
     try:
         captured = capture.capture(task, dialect, patches)
         device = f", device={captured.inputs[0]}.device" if dialect == "triton" and captured.inputs else ""
-        parts = wrapper.translate(captured, language.launcher, device)
-        if not parts.kernels:
+        parts = wrapper.translate(captured, language.launcher, library, device)
+        if not parts.kernels and not library.functions:
             return "nothing to compute"
-        text = language.module_text(parts.kernels)
+        text = language.module_text(parts.kernels, library.functions)
         source = candidate.assemble(text, task, captured.inputs, parts.statements, parts.returned)
     except capture.NotConvertible as error:
         return str(error)
     except Exception as error:  # Inductor's text has forms that nobody has seen yet
         place = traceback.extract_tb(error.__traceback__)[-1]
         return f"unforeseen text: {type(error).__name__} in {place.name}"
-    return Proposal(reasoning.explain(captured, level), source, level=level)
+    return Proposal(reasoning.explain(captured, level, library.reasons), source, level=level)
 
 
 def _prepare() -> None:

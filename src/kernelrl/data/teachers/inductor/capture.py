@@ -7,7 +7,7 @@ processes only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -16,10 +16,14 @@ import torch
 import torch._inductor.config as inductor_config
 import triton
 from torch._decomp import get_decompositions
+from torch._inductor import ir
+from torch._inductor.codegen.common import PythonPrinter
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.graph import GraphLowering
+from torch._inductor.lowering import fallback_handler, lowerings
 from torch._inductor.scheduler import BaseSchedulerNode
+from torch._inductor.utils import sympy_product
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import tree_unflatten
@@ -32,9 +36,15 @@ PATCHES: dict[str, Any] = {
     "graph_partition": False,
     "cpp.simdlen": 1,  # plain loops: explicit vectors need ATen's headers, which no candidate may include
     "cpp.dynamic_threads": True,
+    "layout_optimization": False,  # channels last, which suits oneDNN and not a kernel that walks along rows
 }
+LIBRARIES = ("extern_kernels.", "aten.", "inductor_ops.", "torch.ops.")
 BACKENDS = {"cpp": "cpp", "triton": "triton"}
 aten = torch.ops.aten
+SLOW_SCANS = [aten.logcumsumexp.default, aten.cummax.default, aten.cummin.default]
+"""Triton's interpreter combines the elements of a scan one by one, unless it is a plain sum or product."""
+DECOMPOSED: list[Any] = [aten._scaled_dot_product_flash_attention_for_cpu, aten.upsample_nearest2d.vec]
+"""Operators that Inductor leaves to a library although it can generate what they consist of."""
 
 
 class NotConvertible(Exception):
@@ -50,6 +60,7 @@ class Step:
         reduction: elements that each output is reduced over; 1: none.
         reads: buffers and inputs, with their bytes.
         writes: the same for what it stores.
+        library: the operator of a library call, e.g. `mm`; None: a loop nest.
     """
 
     operators: tuple[str, ...]
@@ -57,6 +68,24 @@ class Step:
     reduction: str
     reads: Mapping[str, int | None]
     writes: Mapping[str, int | None]
+    library: str | None
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor of the wrapper.
+
+    Attributes:
+        dtype: e.g. `float32`.
+        size: Python text of a tuple, which may name symbols.
+        stride: the same, in elements.
+        num_bytes: without gaps; None where it depends on a hidden shape.
+    """
+
+    dtype: str
+    size: str
+    stride: str
+    num_bytes: int | None
 
 
 @dataclass
@@ -69,6 +98,7 @@ class Captured:
         inputs: names of the arguments of `forward`.
         returned: the value of `forward` with the graph's outputs as `{0}`, `{1}`, ….
         steps: in order of execution.
+        buffers: inputs and intermediate results by the wrapper's names.
     """
 
     code: str = ""
@@ -76,6 +106,7 @@ class Captured:
     inputs: list[str] = field(default_factory=list)
     returned: str = ""
     steps: list[Step] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
 
 
 def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
@@ -98,12 +129,19 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
 
     def stop(lowering: GraphLowering) -> None:
         wrapper, _ = lowering.codegen()
+        captured.buffers = dict(_buffers(lowering))
+        captured.steps = [
+            _describe(lowering, node, captured.buffers)
+            for node in lowering.scheduler.nodes
+            if not isinstance(node.node, ir.MultiOutput)
+        ]
         captured.code = wrapper.value
-        captured.steps = [_describe(lowering, node) for node in lowering.scheduler.nodes]
         raise _Stop
 
     settings = {**PATCHES, "cpu_backend": BACKENDS[dialect], **patches}
+    fallbacks = {operator: fallback_handler(operator) for operator in SLOW_SCANS}  # type: ignore[no-untyped-call]
     with (
+        mock.patch.dict(lowerings, fallbacks),
         mock.patch.object(GraphLowering, "compile_to_module", stop),
         inductor_config.patch(settings),
         torch.no_grad(),
@@ -116,6 +154,14 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
     if not captured.code:
         raise NotConvertible("nothing to compute")
     return captured
+
+
+pexpr = PythonPrinter().doprint
+
+
+def operator_of(path: str) -> str | None:
+    """The operator of a library's function, e.g. `mm` of `extern_kernels.mm`; None: it is none of a library."""
+    return path.removeprefix("torch.ops.").split(".")[1] if path.startswith(LIBRARIES) else None
 
 
 class _Stop(Exception):
@@ -140,7 +186,7 @@ def _export(task: Task) -> ExportedProgram:
     inputs = tuple(program["get_inputs"]())
     if not all(isinstance(item, torch.Tensor | int | float | bool | None) for item in inputs):
         raise NotConvertible("inputs that are no tensors or numbers")
-    table = {**select_decomp_table(), **get_decompositions([aten._scaled_dot_product_flash_attention_for_cpu])}
+    table = {**select_decomp_table(), **get_decompositions(DECOMPOSED)}
     try:
         with torch.no_grad():
             exported = torch.export.export(model, inputs, dynamic_shapes=_dynamic_shapes(task, program, inputs))
@@ -222,27 +268,33 @@ def _render(value: object) -> str:
     raise NotConvertible(f"outputs in a {type(value).__name__}")
 
 
-def _describe(lowering: GraphLowering, node: BaseSchedulerNode) -> Step:
+def _buffers(lowering: GraphLowering) -> Iterator[tuple[str, Buffer]]:
+    for name, item in {**lowering.graph_inputs, **lowering.name_to_buffer}.items():
+        if isinstance(item, ir.IRNode) and isinstance(layout := item.maybe_get_layout(), ir.Layout):
+            size, stride = (
+                f"({''.join(f'{pexpr(part)}, ' for part in parts)})" for parts in (layout.size, layout.stride)
+            )
+            count = sympy_product(layout.size)
+            num_bytes = int(count) * layout.dtype.itemsize if count.is_number else None
+            yield name, Buffer(str(layout.dtype).removeprefix("torch."), size, stride, num_bytes)
+
+
+def _describe(lowering: GraphLowering, node: BaseSchedulerNode, buffers: Mapping[str, Buffer]) -> Step:
     group = node.group[1] if getattr(node, "group", None) else ("", "1")
     sizes = [str(size) for size in group] if isinstance(group, tuple) and len(group) == 2 else ["", "1"]
     order = {origin: index for index, origin in enumerate(lowering.graph.nodes)}
     origins = {origin for part in node.get_nodes() if part.node is not None for origin in part.node.get_origins()}
     computing = [origin for origin in sorted(origins, key=lambda it: order.get(it, 0)) if origin.op == "call_function"]
     operators = dict.fromkeys(getattr(it.target, "overloadpacket", it.target).__name__ for it in computing)
-    written = {dep.name for dep in node.read_writes.writes}
+    parts = [user.node for out in node.get_outputs() for user in out.users]
+    taken = [part for part in parts if isinstance(part, BaseSchedulerNode) and isinstance(part.node, ir.MultiOutput)]
+    written = {dep.name for writer in taken or [node] for dep in writer.read_writes.writes}
     read = {dep.name for dep in node.read_writes.reads} - written
     return Step(
         tuple(operators),
         sizes[0],
         sizes[1],
-        {name: _bytes(lowering, name) for name in sorted(read)},
-        {name: _bytes(lowering, name) for name in sorted(written)},
+        {name: buffers[name].num_bytes for name in sorted(read & buffers.keys())},
+        {name: buffers[name].num_bytes for name in sorted(written & buffers.keys())},
+        operator_of(node.node.python_kernel_name or "") if isinstance(node.node, ir.ExternKernel) else None,
     )
-
-
-def _bytes(lowering: GraphLowering, name: str) -> int | None:
-    """Size of a buffer or an input; None where it depends on a hidden shape."""
-    try:
-        return int(lowering.get_numel(name)) * lowering.get_dtype(name).itemsize
-    except (KeyError, TypeError):
-        return None

@@ -9,18 +9,20 @@ import textwrap
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
 from kernelrl.data.teachers.inductor.cpp_helpers import HELPERS
+from kernelrl.data.teachers.inductor.cpp_kernels import HELPERS as KERNELS
 from kernelrl.data.teachers.inductor.wrapper import Launch
 
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 """As Inductor's own: no flag that lets equal expressions round differently, as a softmax over large values needs."""
-HEADERS = "algorithm cmath cstdint limits memory type_traits".split()
+HEADERS = "algorithm cmath cstdint cstring limits memory type_traits".split()
 _SIGNATURE = re.compile(r'extern "C"\s+void\s+kernel\((.*?)\)\s*\{\n(.*)\n\}\s*$', re.DOTALL)
 _LOOP = re.compile(r"for\(int64_t (\w+)=(.+?); \1<(.+?); \1\+=(.+?)\)$", re.MULTILINE)
 _HELPER = re.compile(r"\bWelfordHelper<(\w+), \d+> (\w+)(?:\(.*\))?;")
 _CASCADE = re.compile(r"\b(\w+) = cascade_sum_combine\((\w+), &\w+\);")
 _ACCUMULATES = re.compile(r"\b(\w*acc\w*) = (?:\1 (\+) \w+|(max|min)_propagate_nan\(\1, \w+\));")
 _CAST = "static_cast<int64_t>("
-_FOREIGN = re.compile(r"\b(?:at|c10|torch)::\w+|\b(?:half|bfloat16|TORCH_CHECK|calc_\w+|\w+_cpu)\b")
+_FOREIGN = re.compile(r"\b(?:at|c10|torch)::\w+|\b(?:TORCH_CHECK|calc_\w+|\w+_cpu)\b")
+HALVES = {"at::Half": "half", "at::BFloat16": "bfloat16"}
 
 
 def launcher(kernels: dict[str, str]) -> Launch:
@@ -33,14 +35,18 @@ def launcher(kernels: dict[str, str]) -> Launch:
     return launch
 
 
-def module_text(kernels: dict[str, str]) -> str:
+def module_text(kernels: dict[str, str], library: dict[str, str]) -> str:
     """The part of the candidate above `ModelNew`: C++ text and its build.
+
+    Args:
+        kernels: Inductor's, by its names.
+        library: text of the functions that stand in for library kernels, by name.
 
     Raises:
         NotConvertible: a kernel needs what only PyTorch's headers have.
     """
     names = short_names(kernels)
-    functions = "\n".join(_function(names[name], text) for name, text in kernels.items())
+    functions = "\n".join([_function(names[name], text) for name, text in kernels.items()] + [*library.values()])
     needed = _helpers(functions)
     includes = "".join(f"#include <{header}>\n" for header in HEADERS)
     return f'''\
@@ -51,8 +57,9 @@ from tvm_ffi.cpp import load_inline
 SOURCE = r"""
 {includes}#include <omp.h>
 {needed}{functions}"""
+FUNCTIONS = {json.dumps([*names.values(), *library])}
 FLAGS = {json.dumps(FLAGS)}
-module = load_inline("kernels", cpp_sources=SOURCE, functions={json.dumps([*names.values()])}, extra_cflags=FLAGS)
+module = load_inline("kernels", cpp_sources=SOURCE, functions=FUNCTIONS, extra_cflags=FLAGS)
 '''
 
 
@@ -67,6 +74,8 @@ def _shorten(name: str, limit: int = 60) -> str:
 
 
 def _function(name: str, text: str) -> str:
+    for foreign, own in HALVES.items():
+        text = text.replace(foreign, own)
     match = _SIGNATURE.search(text)
     if match is None:
         raise NotConvertible("kernel: no signature")
@@ -74,13 +83,13 @@ def _function(name: str, text: str) -> str:
     for parameter in (" ".join(part.split()) for part in match[1].split(",")):
         kind, _, variable = parameter.rpartition(" ")
         if kind.endswith("*"):
-            parameters.append(f"tvm::ffi::TensorView {variable}_")
+            parameters.append(f"TensorView {variable}_")
             pointers.append(f"  {kind} {variable} = static_cast<{kind}>({variable}_.data_ptr());\n")
         else:
             parameters.append(f"{kind.removeprefix('const ')} {variable}")
     body = _simplify(match[2])
-    if foreign := _FOREIGN.search(body):
-        raise NotConvertible(f"kernel: needs {foreign[0]}")
+    if needed := _FOREIGN.search(match[1] + body):
+        raise NotConvertible(f"kernel: needs {needed[0]}")
     listed = textwrap.fill(", ".join(parameters), 116, initial_indent="    ", subsequent_indent="    ")
     return f"\nvoid {name}(\n{listed}) {{\n{''.join(pointers)}{body}}}\n"
 
@@ -137,9 +146,10 @@ def _without_bare_blocks(lines: list[str]) -> list[str]:
 
 
 def _in_double(text: str) -> str:
-    """Long sums, which Inductor keeps accurate by cascading them, as plain sums in double precision."""
-    for total in {match[1] for match in _CASCADE.finditer(text)}:
-        text = re.sub(rf"\bfloat {total} = 0;", f"double {total} = 0;", text)
+    """Sums and variances in double precision, where Inductor cascades the long ones and leaves the others inexact."""
+    text = re.sub(r"\b(Welford|WelfordHelper)<float>", r"\1<double>", text)
+    text = re.sub(r"\bfloat (tmp_acc\w+) = 0;", r"double \1 = 0;", text)
+    text = re.sub(r"\bfloat (tmp_acc\w+_arr\[)", r"double \1", text)
     text = re.sub(r".*(?:CascadeSumHelper|cascade_sum_final).*\n", "", text)
     return _CASCADE.sub(r"\1 = \1 + \2;", text)
 
@@ -186,13 +196,13 @@ def _indent(lines: list[str]) -> str:
 
 
 def _helpers(text: str) -> str:
-    """The functions of `HELPERS` that the text uses, directly or through another."""
+    """The functions of `KERNELS` and `HELPERS` that the text uses, directly or through another."""
     used: dict[str, str] = {}
     called = [name for name in VECTORISED if re.search(rf"\bstd::{name}\(", text)]
     if called:
         declared = "".join(f"#pragma omp declare simd notinbranch\nfloat {name}f(float) noexcept;\n" for name in called)
         used["vectorised"] = f'extern "C" {{\n{declared}}}\n'
-    for names, helper in reversed(HELPERS):
+    for names, helper in reversed((*KERNELS, *HELPERS)):
         if re.search(rf"\b(?:{names})\b", text + "".join(used.values())):
             used[names] = helper
     return "".join(f"\n{helper}" for helper in reversed(used.values()))

@@ -63,8 +63,8 @@ struct Welford {
 };
 template <typename T>
 struct WelfordHelper {};
-template <typename T, typename... H>
-inline Welford<T> welford_combine(const Welford<T>& a, const T& value, H...) {
+template <typename T, typename V, typename... H>
+inline Welford<T> welford_combine(const Welford<T>& a, V value, H...) {
   T weight = a.weight + 1, delta = value - a.mean, mean = a.mean + delta / weight;
   return {mean, a.m2 + delta * (value - mean), weight};
 }

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kernelrl.data.teachers.inductor.capture import Captured, Step
 
 
-def explain(captured: Captured, level: str) -> str:
-    """What moves through memory, which operators share a loop, and why the others do not."""
+def explain(captured: Captured, level: str, library: Mapping[str, str]) -> str:
+    """What moves through memory, which operators share a loop, and why the others do not.
+
+    Args:
+        library: by operator: why the kernel that stands in for the library's is as it is.
+    """
     steps = captured.steps
     operators = list(dict.fromkeys(name for step in steps for name in step.operators))
     unfused = _traffic(steps, fused=False)
@@ -15,23 +21,30 @@ def explain(captured: Captured, level: str) -> str:
     if fused is not None and unfused is not None:
         lines.append(
             f"Run one by one they would move at least {_size(unfused)} through memory; in {len(steps)} "
-            f"loop{'s' * (len(steps) != 1)} it is {_size(fused)}."
+            f"step{'s' * (len(steps) != 1)} it is {_size(fused)}."
         )
     if level != "fused":
         lines.append("First a version that keeps the operators apart: easy to check, and the base for a faster one.")
     lines.append("Plan:")
-    lines += [f"{index}. {_describe(step, captured)}" for index, step in enumerate(steps, start=1)]
+    lines += [f"{index}. {_describe(step, captured, library)}" for index, step in enumerate(steps, start=1)]
     lines += _boundaries(captured)
     return "\n".join(lines)
 
 
-def _describe(step: Step, captured: Captured) -> str:
+def _describe(step: Step, captured: Captured, library: Mapping[str, str]) -> str:
     reads = [captured.arguments.get(name, name) for name in step.reads]
     writes = list(step.writes)
+    if step.library:
+        shapes = {captured.arguments.get(name, name): captured.buffers[name].size for name in step.reads}
+        operands = " and ".join(f"{name} ({_extent(shape)})" for name, shape in shapes.items())
+        made = " and ".join(f"{name} ({_extent(captured.buffers[name].size)})" for name in writes)
+        return f"{step.library} from {operands} to {made}, a kernel of its own: {library[step.library]}."
     over = "" if step.reduction in ("1", "()", "") else f", reducing {_extent(step.reduction)} to one"
-    how = "in one loop" if len(step.operators) > 1 else "alone"
+    apart = {other.library for other in captured.steps}
+    operators = [name for name in step.operators if name not in apart]
+    how = "in one loop" if len(operators) > 1 else "alone"
     return (
-        f"{' + '.join(step.operators) or 'copy'} {how} over {_extent(step.elements)} elements{over}: "
+        f"{' + '.join(operators) or 'copy'} {how} over {_extent(step.elements)} elements{over}: "
         f"reads {', '.join(reads) or 'nothing'}; writes {', '.join(writes)}."
     )
 
@@ -45,6 +58,11 @@ def _boundaries(captured: Captured) -> list[str]:
             lines.append(
                 f"{index} and {index + 1} stay apart: {', '.join(shared)} is the result of a reduction, whole only "
                 f"when all of {index} has run."
+            )
+        elif shared and (first.library or second.library):
+            lines.append(
+                f"{index} and {index + 1} stay apart: {', '.join(shared)} goes through memory, for the blocks of "
+                f"{first.library or second.library} are not those of an elementwise loop."
             )
         elif shared:
             lines.append(f"{index} and {index + 1} stay apart: they walk {', '.join(shared)} in different shapes.")

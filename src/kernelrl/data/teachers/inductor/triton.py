@@ -8,13 +8,16 @@ from functools import cache
 from typing import Any
 
 import torch._inductor.runtime.triton_helpers as triton_helpers
+from torch._inductor.runtime.hints import TRITON_MAX_BLOCK
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
 from kernelrl.data.teachers.inductor.wrapper import Launch
 
 BLOCK_ELEMENTS = 16384
 """Elements that one program works on at a time: many, since the interpreter's time is by the program."""
-GRIDS = {"Grid1D": "x", "Grid2D": "xy", "Grid3D": "xyz"}
+GRIDS = {"Grid1D": "x", "Grid2D": "xy", "Grid2DWithYZOverflow": "xy", "Grid3D": "xyz"}
+_OVERFLOW = "tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)"
+"""Blocks here are too large for a grid to run out of numbers."""
 IMPORTS = "import torch\nimport triton\nimport triton.language as tl\nfrom torch import nn\n"
 
 
@@ -30,7 +33,7 @@ def launcher(kernels: dict[str, str]) -> Launch:
         parameters = [argument.arg for argument in function.args.args]
         given = [name for name in parameters if not name.endswith("BLOCK")]
         values = dict(zip(given, map(ast.unparse, arguments), strict=True))
-        blocks = _blocks(hints, parameters)
+        blocks = _blocks(hints, parameters, _unmasked(function))
         grid = ", ".join(_extent(axis, values, blocks) for axis in GRIDS[grid_type])
         sizes = "".join(f", {block}={size}" for block, size in blocks.items())
         return f"{names[name]}[({grid},)]({', '.join(values.values())}{sizes})"
@@ -38,8 +41,12 @@ def launcher(kernels: dict[str, str]) -> Launch:
     return launch
 
 
-def module_text(kernels: dict[str, str]) -> str:
+def module_text(kernels: dict[str, str], library: dict[str, str]) -> str:
     """The part of the candidate above `ModelNew`.
+
+    Args:
+        kernels: Inductor's, by its names.
+        library: text of the functions that stand in for library kernels, by name.
 
     Raises:
         NotConvertible: a kernel uses what neither Triton's language nor its interpreter has.
@@ -49,13 +56,14 @@ def module_text(kernels: dict[str, str]) -> str:
     for name, text in kernels.items():
         function, _, _ = _find(text)
         function.name = names[name]
-        own = _Own()
+        own = _Own(_combinations(text))
         function = own.visit(function)
-        function.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+        function.decorator_list = [_parse("triton.jit")]
         function.body = _without_unused(function.body)
         functions.append(f"\n\n{ast.unparse(function)}\n")
         wanted |= own.wanted
-    return IMPORTS + "".join(f"\n\n{text}\n" for text in _helpers(wanted)) + "".join(functions)
+    own_texts = [f"\n\n{text.strip()}\n" for text in [*_helpers(wanted), *library.values()]]
+    return IMPORTS + "".join(own_texts) + "".join(functions)
 
 
 def short_names(kernels: dict[str, str]) -> dict[str, str]:
@@ -69,16 +77,28 @@ def short_names(kernels: dict[str, str]) -> dict[str, str]:
 
 def _find(text: str) -> tuple[ast.FunctionDef, dict[str, int], str]:
     """The kernel's function, the sizes that its blocks are chosen for, and the type of its grid."""
-    function, *others = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
+    text = text.replace(_OVERFLOW, "tl.program_id(1)")
+    *_, function = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
     heuristics = function.decorator_list[0]
-    if others or not isinstance(heuristics, ast.Call):
-        raise NotConvertible("kernel: a function beside it, as scans have")
+    if not isinstance(heuristics, ast.Call):
+        raise NotConvertible("kernel: without heuristics")
     options = {option.arg: option.value for option in heuristics.keywords}
     meta: dict[str, Any] = ast.literal_eval(options["inductor_meta"])
     return function, ast.literal_eval(options["size_hints"]), str(meta.get("grid_type"))
 
 
-def _blocks(hints: dict[str, int], parameters: list[str]) -> dict[str, int]:
+def _combinations(text: str) -> dict[str, str]:
+    """By name of a function beside the kernel, which scans have: Triton's own scan that does the same."""
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)][:-1]
+    return {node.name: SCANS.get("\n".join(map(ast.unparse, node.body)), "") for node in functions}
+
+
+def _unmasked(function: ast.FunctionDef) -> set[str]:
+    """Axes whose length is a multiple of Inductor's own largest block, so that it leaves their masks out."""
+    return {axis for axis in TRITON_MAX_BLOCK if f"\n    {axis.lower()}mask = tl.full(" in ast.unparse(function)}
+
+
+def _blocks(hints: dict[str, int], parameters: list[str], unmasked: set[str]) -> dict[str, int]:
     """A power of two for each block: along a reduction as much as fits, the rest shared by the other axes."""
     left, blocks = BLOCK_ELEMENTS, {}
     axes = [name.removesuffix("BLOCK") for name in parameters if name.endswith("BLOCK")]
@@ -88,6 +108,8 @@ def _blocks(hints: dict[str, int], parameters: list[str]) -> dict[str, int]:
     for axis in sorted(axes):  # R0_ before X, Y and Z
         others = 2 if len(axes) > 1 and not axis.startswith("R") and "R0_" not in axes else 1
         size = max(1, min(hints[axis.lower()], left if others == 1 else int(BLOCK_ELEMENTS**0.5)))
+        if axis in unmasked:
+            size = min(size, TRITON_MAX_BLOCK[axis])
         blocks[f"{axis}BLOCK"] = size
         left //= size
     return {name: blocks[name] for name in parameters if name in blocks}
@@ -101,14 +123,15 @@ def _extent(axis: str, values: dict[str, str], blocks: dict[str, int]) -> str:
 class _Own(ast.NodeTransformer):
     """Inductor's helpers and CUDA's libdevice as functions of the candidate's own or of Triton's language."""
 
-    def __init__(self) -> None:
+    def __init__(self, combinations: dict[str, str] | None = None) -> None:
         self.wanted: set[str] = set()
+        self._combinations = combinations or {}
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         module, name = ast.unparse(node.value), node.attr
         if module in ("libdevice", "tl_math", "math"):
             if name in IN_LANGUAGE:
-                return ast.parse(f"tl.{name}", mode="eval").body
+                return _parse(f"tl.{name}")
             if name not in HELPERS:
                 raise NotConvertible(f"kernel: {module}.{name}")
             self.wanted.add(name)
@@ -119,6 +142,18 @@ class _Own(ast.NodeTransformer):
             self.wanted.add(name)
             return ast.Name(name, ast.Load())
         return ast.Attribute(self.visit(node.value), name, node.ctx)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        value = node.value
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "tl.associative_scan":
+            (scanned, axis, function), target = value.args, node.targets[0]
+            name = self._combinations[ast.unparse(function)]
+            if not name or not isinstance(scanned, ast.Tuple) or not isinstance(target, ast.Tuple):
+                raise NotConvertible("kernel: a scan with a function of its own")
+            node = ast.Assign([target.elts[0]], _parse(f"{name}({ast.unparse(scanned.elts[0])}, {ast.unparse(axis)})"))
+            ast.fix_missing_locations(node)
+        self.generic_visit(node)
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -148,7 +183,7 @@ def _helpers(wanted: set[str]) -> list[str]:
         assert isinstance(node, ast.FunctionDef)
         own = _Own()
         node = own.visit(node)
-        node.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+        node.decorator_list = [_parse("triton.jit")]
         called = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         for other in sorted((called & (_library().keys() | HELPERS.keys()) | own.wanted) - {name}):
             add(other)
@@ -180,6 +215,14 @@ def _is_unused(node: ast.stmt, loaded: set[str]) -> bool:
     return bool(targets) and all(isinstance(target, ast.Name) and target.id not in loaded for target in targets)
 
 
+def _parse(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+SCANS = {
+    "tmp0 = arg0_0 + arg1_0\nreturn tmp0": "tl.cumsum",
+    "tmp0 = arg0_0 * arg1_0\nreturn tmp0": "tl.cumprod",
+}
 IN_LANGUAGE = frozenset("exp exp2 log log2 cos sin sqrt rsqrt erf floor ceil abs sigmoid fma".split())
 HELPERS = {
     "maximum": "def maximum(a, b):\n    return tl.maximum(a, b, tl.PropagateNan.ALL)",
@@ -224,7 +267,9 @@ def expm1(x):
 def tanh(x):
     t = expm1(2.0 * tl.minimum(tl.abs(x), 20.0))
     y = t / (t + 2.0)
-    return tl.where(x < 0.0, -y, tl.where(x == x, y, x))
+    s = x * x
+    small = x * (1.0 - s * (1.0 / 3.0 - s * (2.0 / 15.0 - s * (17.0 / 315.0))))
+    return tl.where(tl.abs(x) < 0.1, small, tl.where(x < 0.0, -y, tl.where(x == x, y, x)))
 """,
     "trunc": "def trunc(x):\n    return tl.where(x < 0.0, tl.ceil(x), tl.floor(x))",
     "nearbyint": """\
@@ -241,6 +286,18 @@ def pow(x, y):
     odd = y - 2.0 * tl.floor(y * 0.5) == 1.0
     real = tl.where(tl.floor(y) == y, tl.where(odd, -size, size), float("nan"))
     return tl.where(y == 0.0, 1.0, tl.where(x < 0.0, real, size))
+""",
+    "atan": """\
+def atan(x):
+    size = tl.abs(x)
+    turned = tl.where(size > 1.0, 1.0 / size, size)
+    halved = turned / (1.0 + tl.sqrt(1.0 + turned * turned))
+    s = halved * halved
+    series = -1.0 / 11.0 + s * (1.0 / 13.0 - s * (1.0 / 15.0 - s * (1.0 / 17.0 - s / 19.0)))
+    series = 1.0 + s * (-1.0 / 3.0 + s * (1.0 / 5.0 + s * (-1.0 / 7.0 + s * (1.0 / 9.0 + s * series))))
+    angle = 2.0 * halved * series
+    angle = tl.where(size > 1.0, 1.5707963267948966 - angle, angle)
+    return tl.where(x < 0.0, -angle, tl.where(x == x, angle, x))
 """,
     "signbit": "def signbit(x):\n    return x < 0.0",
 }

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kernelrl.data.teachers.inductor.capture import Captured, NotConvertible
+from kernelrl.data.teachers.inductor.capture import Captured, NotConvertible, operator_of
+from kernelrl.data.teachers.inductor.library import Library, called, read_call
 
 IGNORED_CALLS = frozenset({"assert_size_stride", "assert_alignment", "args.clear", "get_raw_stream"})
 MAKERS = ("async_compile.cpp_pybinding", "async_compile.triton")
@@ -30,15 +31,16 @@ class Wrapper:
     returned: str = "None"
 
 
-def translate(captured: Captured, launch: Callable[[dict[str, str]], Launch], device: str) -> Wrapper:
+def translate(captured: Captured, launch: Callable[[dict[str, str]], Launch], library: Library, device: str) -> Wrapper:
     """Rewrite the wrapper with nothing but allocation, views and launches of kernels.
 
     Args:
         launch: given all kernels by name, says how one is launched.
+        library: kernels for what Inductor leaves to libraries.
         device: keyword argument for allocations, e.g. `, device=x.device`, or nothing.
 
     Raises:
-        NotConvertible: it calls a library kernel, or does something else that a candidate may not do.
+        NotConvertible: it calls a library kernel that has no counterpart, or does what a candidate may not do.
     """
     tree = ast.parse(captured.code)
     wrapper = Wrapper()
@@ -50,8 +52,9 @@ def translate(captured: Captured, launch: Callable[[dict[str, str]], Launch], de
     own = _Own(captured, device)
     launcher = launch(wrapper.kernels)
     statements: list[ast.stmt] = []
+    done: set[str] = set()
     for node in call.body:
-        if _is_ignored(node):
+        if _is_ignored(node) or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in done):
             continue
         if isinstance(node, ast.Return):
             elements = node.value.elts if isinstance(node.value, ast.Tuple) else []
@@ -59,15 +62,19 @@ def translate(captured: Captured, launch: Callable[[dict[str, str]], Launch], de
         elif isinstance(node, ast.Expr) and (name := _kernel_of(node.value, wrapper.kernels)):
             assert isinstance(node.value, ast.Call)
             statements += ast.parse(launcher(name, [own.visit(argument) for argument in node.value.args])).body
+        elif called(node):
+            outputs, parts = _library_call(node, call.body, captured, own, library)
+            statements += parts
+            done |= outputs
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):  # the buffer is used once more
             own.rename(ast.unparse(node.targets[0]), node.value.id)
         elif isinstance(node, ast.Assign):
             statements.append(own.visit(node))
         else:
-            raise NotConvertible(_complaint(node))
-    for foreign in (node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Call)):
-        if (_called(foreign) or "").startswith(("extern_kernels.", "aten.", "inductor_ops.", "torch.ops.")):
-            raise NotConvertible(_complaint(foreign))
+            raise NotConvertible(f"wrapper: {type(node).__name__}")
+    for part in (part for statement in statements for part in ast.walk(statement) if isinstance(part, ast.Call)):
+        if operator := operator_of(ast.unparse(part.func)):
+            raise NotConvertible(f"extern kernel: {operator}, in an expression")
     wrapper.statements = [ast.unparse(node) for node in _without_unused(statements, wrapper.returned)]
     return wrapper
 
@@ -104,6 +111,20 @@ class _Own(ast.NodeTransformer):
         return node
 
 
+def _library_call(
+    node: ast.stmt, body: list[ast.stmt], captured: Captured, own: _Own, library: Library
+) -> tuple[set[str], list[ast.stmt]]:
+    """What the call makes anew, and the statements: allocation of that, and the launch."""
+    call = read_call(node, body, captured, lambda expression: ast.unparse(own.visit(expression)))
+    made = set(call.outputs.values()) if isinstance(node, ast.Assign) else set()
+    lines = []
+    for name in sorted(made):
+        buffer = captured.buffers[name]
+        allocation = f"empty_strided_cpu({buffer.size}, {buffer.stride}, torch.{buffer.dtype})"
+        lines.append(f"{name} = {ast.unparse(own.visit(_parse(allocation)))}")
+    return made, ast.parse("\n".join([*lines, library.launch(call)])).body
+
+
 def _is_ignored(node: ast.stmt) -> bool:
     if isinstance(node, ast.Delete | ast.Pass):
         return True
@@ -120,15 +141,6 @@ def _kernel_of(node: ast.expr, kernels: dict[str, str]) -> str | None:
 
 def _called(node: ast.Call) -> str | None:
     return ast.unparse(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else None
-
-
-def _complaint(node: ast.AST) -> str:
-    """The reason for a statement that cannot be taken over, e.g. `extern kernel: mm`."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call) and (name := _called(part)):
-            operator = name.removeprefix("torch.ops.").split(".")
-            return f"extern kernel: {operator[1] if len(operator) > 1 else operator[0]}"
-    return f"wrapper: {type(node).__name__}"
 
 
 def _is_contiguous(size: str, stride: str) -> bool:
