@@ -4,19 +4,23 @@
 
 echo "attempt $((${SLURM_RESTART_COUNT:-0} + 1)) on $SLURM_JOB_NODELIST, $(date -Is)"
 
+export SLURM_KILL_BAD_EXIT=1 # of srun: when a rank fails, the others end
+
 agent() { # nodes, first node, module and its arguments
   local nodes=$1 first=$2
   shift 2
-  srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --relative="$first" --overlap --kill-on-bad-exit=1 \
+  srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --relative="$first" --overlap \
     "$KERNELRL_PYTHON" -m "$@"
 }
 
 start_executor() { # nodes that train; Ray on them and on the executor's, where the run's executor is on Ray
   ((KERNELRL_RAY)) || return 0
   local head
-  head=$(scontrol show node "$SLURMD_NODENAME" --oneliner | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
+  head=$("$KERNELRL_PYTHON" -c 'import ray.util; print(ray.util.get_node_ip_address())')
   export RAY_ADDRESS=$head:$((20000 + SLURM_JOB_ID % 20000))
-  agent $(($1 + KERNELRL_EXECUTORS)) 0 kernelrl.launch.ray_node &
+  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=${KERNELRL_CONFIG%/*}/ray-token # else whoever reaches it runs code
+  (umask 077 && head -c 32 /dev/urandom | sha256sum | head -c 64 >"$RAY_AUTH_TOKEN_PATH")
+  SLURM_KILL_BAD_EXIT=0 agent $(($1 + KERNELRL_EXECUTORS)) 0 kernelrl.launch.ray_node & # it outlives one of its nodes
 }
 
 run() { # nodes, stage, overrides

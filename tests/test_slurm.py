@@ -136,14 +136,14 @@ def test_an_evaluation_is_shared_out_as_an_array(cluster: Slurm, data: Path, tmp
         assert results["policies"][policy]["num_resumed"] == 12, "the job that compares samples nothing"
 
 
-def test_nodes_of_the_executor_judge_what_others_write(cluster: Slurm, data: Path, tmp_path: Path) -> None:
-    words = ["nodes=1", "launcher.executors=2", "executor=ray", "executor.timing=false", "executor.cluster.min_nodes=2"]
+def test_the_executors_node_judges_what_another_writes(cluster: Slurm, data: Path, tmp_path: Path) -> None:
+    words = ["nodes=1", "launcher.executors=1", "executor=ray", "executor.timing=false"]
     job = submit(cluster, "grpo", *grpo(data, tmp_path), *words, "grpo.trainer.max_steps=3")
     state = cluster.finish(job)
-    assert state["JobState"] == "COMPLETED" and state["NumNodes"] == "3", output(tmp_path, job)
+    assert state["JobState"] == "COMPLETED" and state["NumNodes"] == "2", output(tmp_path, job)
     check_records(tmp_path / "grpo", steps=3, batch=16)
-    judges = json.loads((tmp_path / "grpo" / "health" / "rank0.json").read_text())["nodes"]
-    assert len(judges) == 2 and all(node["alive"] for node in judges)
+    (judge,) = json.loads((tmp_path / "grpo" / "health" / "rank0.json").read_text())["nodes"]
+    assert judge["judged"] > 0, "the node that trains has no CPUs for Ray"
 
 
 def grpo(data: Path, folder: Path) -> list[str]:

@@ -89,7 +89,7 @@ def main(config: Path, stage: str, overrides: Sequence[str] = ()) -> None:
         )
     check_same(config.parent, nodes.name)
     cfg = cast(DictConfig, OmegaConf.merge(OmegaConf.load(config), OmegaConf.from_dotlist(list(overrides))))
-    if stage in TRAINING:
+    if stage in TRAINING and nodes.count * cfg.launcher.processes > 1:
         run_ranks(config, stage, nodes, cfg.launcher.processes)
     else:
         STAGES[stage].run(cfg)

@@ -6,7 +6,7 @@ The first node, where the driver runs, is the head; `RAY_ADDRESS` says where.
 from __future__ import annotations
 
 import os
-import socket
+import subprocess
 import sys
 import time
 
@@ -14,6 +14,7 @@ from kernelrl.errors import InfrastructureError
 from kernelrl.launch.agent import run_as_task
 
 HEAD_WAIT_S = 120.0
+RAY = (sys.executable, "-m", "ray.scripts.scripts")
 
 
 def main() -> None:
@@ -23,12 +24,12 @@ def main() -> None:
         InfrastructureError: the head did not come.
     """
     host, _, port = os.environ["RAY_ADDRESS"].rpartition(":")
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+    command = [*RAY, "start", "--block", "--disable-usage-stats"]
     index = int(os.environ["SLURM_PROCID"])
     if index < int(os.environ["KERNELRL_NODES"]) and int(os.environ["KERNELRL_EXECUTORS"]):
         command.append("--num-cpus=0")  # it trains: the executor has nodes of its own
     if index == 0:
-        command += ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
+        command += ["--head", f"--port={port}", "--include-dashboard=false"]
     else:
         _await(host, int(port))
         command.append(f"--address={host}:{port}")
@@ -37,14 +38,11 @@ def main() -> None:
 
 def _await(host: str, port: int) -> None:
     until = time.monotonic() + HEAD_WAIT_S
-    while True:
-        try:
-            socket.create_connection((host, port), timeout=5).close()
-            return
-        except OSError as error:
-            if time.monotonic() > until:
-                raise InfrastructureError(f"Ray's head at {host}:{port} did not come: {error}") from None
-            time.sleep(0.5)
+    check = [*RAY, "health-check", "--address", f"{host}:{port}"]
+    while subprocess.run(check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
+        if time.monotonic() > until:
+            raise InfrastructureError(f"Ray's head at {host}:{port} did not come")
+        time.sleep(0.5)
 
 
 if __name__ == "__main__":
