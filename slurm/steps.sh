@@ -1,6 +1,7 @@
 # Shared by the job scripts beside it: how a stage runs on the nodes of the job, and what becomes of its exit code.
 # Needs: KERNELRL_PYTHON, KERNELRL_CONFIG, KERNELRL_NODES (that train), KERNELRL_EXECUTORS,
-# KERNELRL_RAY (1: the executor is on Ray), KERNELRL_RETRIES.
+# KERNELRL_GENERATORS, KERNELRL_POLICY (what they start with), KERNELRL_GPUS (of a node), KERNELRL_RAY (1: the executor is
+# on Ray), KERNELRL_RETRIES.
 
 echo "attempt $((${SLURM_RESTART_COUNT:-0} + 1)) on $SLURM_JOB_NODELIST, $(date -Is)"
 
@@ -21,6 +22,17 @@ start_executor() { # nodes that train; Ray on them and on the executor's, where 
   export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=${KERNELRL_CONFIG%/*}/ray-token # else whoever reaches it runs code
   (umask 077 && head -c 32 /dev/urandom | sha256sum | head -c 64 >"$RAY_AUTH_TOKEN_PATH")
   SLURM_KILL_BAD_EXIT=0 agent $(($1 + KERNELRL_EXECUTORS)) 0 kernelrl.launch.ray_node & # it outlives one of its nodes
+}
+
+start_generation() { # vLLM on the last node, where the job has one for it; the trainer waits until it answers
+  ((KERNELRL_GENERATORS)) || return 0
+  local index=$((KERNELRL_NODES + KERNELRL_EXECUTORS)) host
+  host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n "$((index + 1))p")
+  local port=$((40000 + SLURM_JOB_ID % 20000))
+  export KERNELRL_VLLM_URL=http://$host:$port
+  VLLM_SERVER_DEV_MODE=1 agent 1 "$index" vllm.entrypoints.cli.main serve "$KERNELRL_POLICY" --port "$port" \
+    --tensor-parallel-size "$KERNELRL_GPUS" --weight-transfer-config '{"backend": "nccl"}' \
+    --logprobs-mode processed_logprobs --max-logprobs -1 & # as TRL's trainer needs it
 }
 
 run() { # nodes, stage, overrides

@@ -16,7 +16,7 @@ from kernelrl import configs, interruption
 from kernelrl.errors import UserError
 from kernelrl.interruption import Interrupted
 from kernelrl.launch import run_stage
-from kernelrl.ranks import share_batch
+from kernelrl.ranks import share_batch, trainer_fields
 from kernelrl.records import Ledger
 from kernelrl.training import read_log
 
@@ -48,6 +48,15 @@ def test_generation_is_shared_out_with_it():
 def test_a_batch_that_cannot_be_shared_out_is_named():
     with pytest.raises(UserError, match=r"grpo.trainer: .*=6 x .*=1 cannot be shared out among 4 ranks; .*batch=rank"):
         share_batch("grpo", {"per_device_train_batch_size": 6}, 4)
+
+
+def test_where_a_node_generates_the_trainer_asks_its_server(monkeypatch):
+    cfg = configs.compose_config("grpo")
+    monkeypatch.setenv("KERNELRL_VLLM_URL", "http://node3:40001")
+    fields = trainer_fields("grpo", cfg.grpo.trainer, cfg.parallel)
+    assert fields["use_vllm"] and fields["vllm_mode"] == "server"
+    assert fields["vllm_server_base_url"] == "http://node3:40001"
+    assert "use_vllm" not in trainer_fields("sft", cfg.sft.trainer, cfg.parallel)
 
 
 def test_nodes_need_a_launcher():

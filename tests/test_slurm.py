@@ -163,6 +163,7 @@ def written(folder: Path) -> str:
         (["launcher.partition=wrok"], "launcher.partition=wrok: Slurm has no such partition; did you mean 'work'?"),
         (["launcher.partition=gpu"], "launcher.partition=gpu: Slurm has no such partition; there are work, urgent"),
         (["+launcher.options.reservation=none"], "error: sbatch: "),
+        (["launcher.generators=1"], "launcher.generators=1: vLLM is not installed; pip install 'kernelrl[vllm]'"),
         (["launcher.array=2"], "launcher.array=2: only eval can be shared out as an array, not sft"),
     ],
 )

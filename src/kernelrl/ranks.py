@@ -81,6 +81,8 @@ def trainer_fields(stage: str, trainer: DictConfig, parallel: DictConfig) -> dic
         UserError: the batch cannot be shared out evenly.
     """
     fields = to_dict(trainer)
+    if stage == "grpo" and (url := os.environ.get("KERNELRL_VLLM_URL")):  # a node of this job generates
+        fields |= {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url, "vllm_server_timeout": 1800.0}
     if num_ranks() == 1:
         return fields
     if parallel.batch == "global":

@@ -181,7 +181,10 @@ class LocalExecutor:
             wire.send(ours, {"settings": self.settings.model_dump(mode="json"), "secret": self._secret})
             reply, _ = wire.receive(ours)
         except (wire.WireError, OSError):
-            raise InfrastructureError("the executor's service did not start; `kernelrl doctor` may say why") from None
+            self._service.kill()
+            raise InfrastructureError(
+                f"the executor's service did not start (exit status {self._service.wait()}); see `kernelrl doctor`"
+            ) from None
         if "failed" in reply:
             raise InfrastructureError(reply["failed"])
         self._connection = ours

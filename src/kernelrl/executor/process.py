@@ -92,7 +92,9 @@ class ForkServer:
         try:
             wire.receive(self._control, deadline=time.monotonic() + 120)
         except (wire.WireError, TimeoutError):
-            raise InfrastructureError("the executor's forkserver did not start") from None
+            self._process.kill()
+            reason = f"exit status {self._process.wait()}"  # -9: it took too long, or somebody killed it
+            raise InfrastructureError(f"the executor's forkserver did not start ({reason})") from None
         self._control.settimeout(None)
         threading.Thread(target=self._listen, daemon=True, name="forkserver-news").start()
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,6 +43,8 @@ class SlurmSettings(BaseModel):
     """Ranks on each node that trains; None: one per GPU of a node, or one."""
     executors: NonNegativeInt
     """Nodes for the executor alone."""
+    generators: Literal[0, 1]
+    """Nodes for generation alone: TRL's trainer asks one server."""
     array: PositiveInt | None
     """Jobs that share the samples of an evaluation; None: one job does it all."""
     partition: str | None
@@ -82,6 +85,10 @@ def launch(cfg: DictConfig, command: str, overrides: Sequence[str] = (), dry_run
     nodes = _num_nodes(command, cfg.nodes, settings)
     if settings.array and command != "eval":
         raise UserError(f"launcher.array={settings.array}: only eval can be shared out as an array, not {command}")
+    if settings.executors and cfg.executor.engine != "ray":
+        raise UserError(f"launcher.executors={settings.executors}: nodes of their own judge by Ray; add executor=ray")
+    if settings.generators and find_spec("vllm") is None:
+        raise UserError("launcher.generators=1: vLLM is not installed; pip install 'kernelrl[vllm]'")
     if not dry_run:
         _check_cluster(settings, nodes)
     cfg = cfg.copy()
@@ -109,7 +116,8 @@ def launch(cfg: DictConfig, command: str, overrides: Sequence[str] = (), dry_run
 def _num_nodes(command: str, nodes: int, settings: SlurmSettings) -> int:
     """Nodes of the whole job."""
     training = nodes if {command} & {*TRAINING, "pipeline"} else 1
-    return training + (settings.executors if command in JUDGING else 0)
+    generating = settings.generators if command in ("grpo", "pipeline") else 0
+    return training + generating + (settings.executors if command in JUDGING else 0)
 
 
 def _render(cfg: DictConfig, command: str, settings: SlurmSettings, nodes: int, config: Path) -> str:
@@ -137,6 +145,9 @@ def _render(cfg: DictConfig, command: str, settings: SlurmSettings, nodes: int, 
         "CONFIG": config,
         "NODES": cfg.nodes,
         "EXECUTORS": settings.executors,
+        "GENERATORS": settings.generators,
+        "POLICY": Path(cfg.grpo.policy).absolute(),
+        "GPUS": max(1, settings.gpus_per_node),
         "RAY": int(cfg.executor.engine == "ray"),
         "RETRIES": settings.retries,
     }

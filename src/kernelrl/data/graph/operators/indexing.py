@@ -150,7 +150,7 @@ def split_heads(graph: Graph, x: Value) -> Value:
     heads, width = graph.choose(2, 4, 8), _fixed(graph, x, 2)
     graph.require(width % heads == 0 and width // heads >= 8 and not isinstance(x.shape[1], Dim))
     shape = (x.shape[0], heads, x.shape[1], width // heads)
-    return graph.let(f"{x}.reshape({x.shape[0]}, {x.shape[1]}, {heads}, -1).transpose(1, 2)", shape)
+    return graph.let(f"{x}.reshape(-1, {x.shape[1]}, {heads}, {width // heads}).transpose(1, 2)", shape)
 
 
 @operator("split_rows", "view", (2,))
