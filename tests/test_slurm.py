@@ -119,8 +119,12 @@ def test_a_sweep_is_one_job_for_each_combination(cluster: Slurm, data: Path, tmp
     assert sorted(path.parent.parent.name for path in tmp_path.glob("*/sft/done.json")) == [
         f"seed={n}" for n in range(4)
     ]
-    jobs = cluster.run("scontrol", "show", "job", "--oneliner").splitlines()
-    assert sum("ArrayTaskId=" in job and "JobState=COMPLETED" in job for job in jobs) >= 4
+
+    def completed() -> int:
+        jobs = cluster.run("scontrol", "show", "job", "--oneliner").splitlines()
+        return sum("ArrayTaskId=" in job and "JobState=COMPLETED" in job for job in jobs)
+
+    wait_for(lambda: completed() >= 4, 60)
 
 
 def test_an_evaluation_is_shared_out_as_an_array(cluster: Slurm, data: Path, tmp_path: Path) -> None:
