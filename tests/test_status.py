@@ -25,7 +25,6 @@ from kernelrl.status.read import STALE_S, StageStatus, lock_holder, read
 from kernelrl.training import StageCallback
 from kernelrl.verdict import Verdict
 
-NOW = time.time()
 HOSTILE = "<script>alert(1)</script> [bold]x"
 
 
@@ -40,7 +39,7 @@ def record(id, age_s, **verdict):
         prompt="?",
         completion="!",
         verdict=Verdict(task_id="t", candidate="c", **fields),
-        time=NOW - age_s,
+        time=time.time() - age_s,
     )
 
 
@@ -164,8 +163,10 @@ def test_the_heartbeat_of_a_real_executor(run, worker, tmp_path):
 
 def write_report(run: Path, age_s: float, host: str, error: str = "") -> None:
     health = NodeHealth(node="n1", alive=True, queued=5, running=2, judged=70, retried=1, last_error=error)
-    node = {"time": NOW - age_s, **health.model_dump()}
-    write_json(run / "grpo" / "health" / "rank0.json", {"time": NOW - age_s, "host": host, "pid": 42, "nodes": [node]})
+    node = {"time": time.time() - age_s, **health.model_dump()}
+    write_json(
+        run / "grpo" / "health" / "rank0.json", {"time": time.time() - age_s, "host": host, "pid": 42, "nodes": [node]}
+    )
 
 
 def test_a_stage_of_another_machine_runs_as_long_as_it_reports(run):
@@ -175,7 +176,7 @@ def test_a_stage_of_another_machine_runs_as_long_as_it_reports(run):
     write_report(run, STALE_S + 5, "elsewhere")
     grpo = stage(run, "grpo")
     assert grpo.state == "stopped" and "no report from elsewhere lately" in grpo.who
-    assert page.node_row(grpo.nodes[0], NOW)[2] == "stale, reported 0:00:35 ago"
+    assert page.node_row(grpo.nodes[0], time.time())[2] == "stale, reported 0:00:35 ago"
 
 
 def test_the_last_error_of_a_record_and_of_a_node(run):
@@ -184,7 +185,7 @@ def test_the_last_error_of_a_record_and_of_a_node(run):
     Ledger(run / "grpo" / "records", shard="rank2").append([record("grpo/9/9", 1, **unknown)])
     grpo = stage(run, "grpo")
     assert grpo.error == "t: the service died"
-    assert page.node_row(grpo.nodes[0], NOW)[-1] == "a node was lost"
+    assert page.node_row(grpo.nodes[0], time.time())[-1] == "a node was lost"
 
 
 @pytest.mark.parametrize(
