@@ -39,10 +39,14 @@ run() { # nodes, stage, overrides
   local nodes=$1
   shift
   agent "$nodes" 0 kernelrl.launch.agent "$KERNELRL_CONFIG" "$@"
+  finish "$1"
+}
+
+finish() { # stage: what becomes of the exit code of what ran last
   local code=$?
   case $code in
     0) return ;;
-    200) exit 2 ;; # what the user gave cannot be used: another try would end alike
+    2 | 200) exit 2 ;; # what the user gave cannot be used: another try would end alike
     75) requeue "told to stop" ;;
     *) failed "$1 ended with $code" ;;
   esac

@@ -119,8 +119,7 @@ def run_ranks(config: Path, stage: str, nodes: Nodes, processes: int) -> None:
         signals_to_handle="SIGHUP",
     )
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # its errors are the ranks', told below
-    for number in interruption.SIGNALS:
-        signal.signal(number, _tell_ranks)
+    handlers = {number: signal.signal(number, _tell_ranks) for number in interruption.SIGNALS}
     try:
         elastic_launch(launch, sys.executable)("-m", "kernelrl.launch.rank", str(config), stage)
     except ChildFailedError as error:
@@ -130,6 +129,9 @@ def run_ranks(config: Path, stage: str, nodes: Nodes, processes: int) -> None:
             raise Interrupted(f"{stage} on {nodes.name} has stopped; the same command goes on from here") from None
         where = f"{stage} on {nodes.name}, rank {error.get_first_failure()[0]}"
         raise (known or [InfrastructureError])[0](f"{where} ended; its log is in {logs}") from None
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _tell_ranks(number: int, frame: FrameType | None) -> None:

@@ -103,13 +103,13 @@ def launch(cfg: DictConfig, command: str, overrides: Sequence[str] = (), dry_run
         write_atomically(config.parent / "command", shlex.join(["ablate", *words]))
     if dry_run:
         return script
+    (config.parent.parent / "logs").mkdir(exist_ok=True)
+    (config.parent / "failures").unlink(missing_ok=True)
     if not settings.array:
         job = _submit(path, config, [])
     else:
         parts = _submit(path, config, [f"--array=0-{settings.array - 1}"])
         job = _submit(path, config, [f"--dependency=afterok:{parts}"])
-    (config.parent.parent / "logs").mkdir(exist_ok=True)
-    (config.parent / "failures").unlink(missing_ok=True)
     return f"job {job}, {nodes} node{'s' if nodes > 1 else ''}; its output: {config.parent.parent}/logs/{job}.log"
 
 
