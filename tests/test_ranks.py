@@ -114,16 +114,21 @@ def assert_alike(one: Path, other: Path) -> None:
         torch.testing.assert_close(weight, weights[1][name], rtol=0, atol=2e-3)
 
 
+@pytest.fixture(scope="module")
+def one(data, tmp_path_factory):
+    """What one rank learns."""
+    return train(data, tmp_path_factory.mktemp("one"))
+
+
 @pytest.mark.slow
-def test_two_ranks_learn_what_one_learns(data, tmp_path):
-    assert_alike(train(data, tmp_path / "one"), train(data, tmp_path / "two", "launcher.processes=2"))
+def test_two_ranks_learn_what_one_learns(one, data, tmp_path):
+    assert_alike(one, train(data, tmp_path, "launcher.processes=2"))
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("parallel", ["zero2", "zero3", "fsdp2"])
-def test_ranks_that_share_the_model_learn_what_one_learns(data, tmp_path, parallel):
-    words = ("launcher.processes=2", f"parallel={parallel}")
-    assert_alike(train(data, tmp_path / "one"), train(data, tmp_path / "two", *words))
+def test_ranks_that_share_the_model_learn_what_one_learns(one, data, tmp_path, parallel):
+    assert_alike(one, train(data, tmp_path, "launcher.processes=2", f"parallel={parallel}"))
 
 
 @pytest.mark.slow
