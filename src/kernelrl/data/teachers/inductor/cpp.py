@@ -148,8 +148,16 @@ def _without_bare_blocks(lines: list[str]) -> list[str]:
 def _in_double(text: str) -> str:
     """Sums and variances in double precision, where Inductor cascades the long ones and leaves the others inexact."""
     text = re.sub(r"\b(Welford|WelfordHelper)<float>", r"\1<double>", text)
-    text = re.sub(r"\bfloat (tmp_acc\w+) = 0;", r"double \1 = 0;", text)
-    text = re.sub(r"\bfloat (tmp_acc\w+_arr\[)", r"double \1", text)
+    kinds: dict[str, str] = {}
+
+    def declare(match: re.Match[str]) -> str:
+        name, rest = match.groups()
+        if rest == "_arr[":  # one for each thread, of the kind of what they are brought together in
+            return f"{kinds.get(name, 'float')} {name}{rest}"
+        kinds[name] = "double" if rest == " = 0;" else "float"
+        return f"{kinds[name]} {name}{rest}"
+
+    text = re.sub(r"\bfloat (tmp_acc\w+?)(_arr\[| = 0;| = )", declare, text)
     text = re.sub(r".*(?:CascadeSumHelper|cascade_sum_final).*\n", "", text)
     return _CASCADE.sub(r"\1 = \1 + \2;", text)
 
