@@ -1,5 +1,6 @@
 """What the pages tell a reader to type works."""
 
+import json
 import re
 import shlex
 import shutil
@@ -63,7 +64,7 @@ def test_the_commands_of_the_readme_run_in_order(tmp_path):
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
     for line in commands(ROOT / "README.md"):
         program, *words = shlex.split(line)
-        if program == "make":  # .ci/run runs these, the demo at the scale of `recipe=toy`
+        if program == "make":  # .ci/run runs the tests; the demo is `recipe=toy`, below, at another scale
             continue
         if words[0] == "launch" and "--dry-run" not in words:  # tests/test_slurm.py submits it
             continue
@@ -73,6 +74,9 @@ def test_the_commands_of_the_readme_run_in_order(tmp_path):
         expected = 1 if "--batch" in words else 0  # one of the kernels in the example calls torch
         assert result.returncode == expected, f"{line}\n{result.stdout}\n{result.stderr}"
     assert {path.name for path in tmp_path.iterdir()} == {"docs", "outputs"}, "a command left something behind"
+    results = json.loads((tmp_path / "outputs" / "toy" / "results.json").read_text())
+    assert list(results["policies"]) == ["base", "sft", "grpo"]
+    assert (tmp_path / "outputs" / "toy" / "report.html").stat().st_size > 10_000
 
 
 def test_the_verdict_page_names_every_field_and_status():
