@@ -24,8 +24,6 @@ from typing import cast
 
 import psutil
 from omegaconf import DictConfig, OmegaConf
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from kernelrl import interruption
 from kernelrl.console import set_up_logging
@@ -43,6 +41,8 @@ ENDS = (UserError, InfrastructureError, Interrupted)
 JOB_CODES: dict[type[KernelRLError], int] = {UserError: 200, Interrupted: 75}
 """Exit codes of agents. `srun` ends the others when one ends, and returns the highest: a cause has to be above 143."""
 FAILED = 190
+SETTLE_S = 3.0
+"""For the others to have started: one that is ended before it can say why counts as lost (in seconds)."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,9 @@ def run_ranks(config: Path, stage: str, nodes: Nodes, processes: int) -> None:
     Raises:
         UserError, Interrupted, InfrastructureError: what a rank ended with.
     """
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # seconds, after the checks
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
     port = _meet(config.parent / "nodes" / f"{nodes.attempt}.{stage}", nodes)
     logs = open_logs(config.parent.parent, nodes.attempt.rpartition(".")[0] or nodes.attempt)
     threads = max(1, len(os.sched_getaffinity(0)) // processes)
@@ -175,6 +178,8 @@ def run_as_task(main: Callable[[], object]) -> None:
         main()
     except KernelRLError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
+        if not isinstance(error, Interrupted):
+            time.sleep(SETTLE_S)
         sys.exit(JOB_CODES.get(type(error), FAILED))
     except Exception:
         traceback.print_exc()
