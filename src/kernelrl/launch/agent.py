@@ -177,6 +177,8 @@ def run_as_task(main: Callable[[], object]) -> None:
     try:
         main()
     except KernelRLError as error:
+        for number in interruption.SIGNALS:  # `srun` ends this one when another has ended: what counts is why it ended
+            signal.signal(number, signal.SIG_IGN)
         print(f"error: {error}", file=sys.stderr, flush=True)
         if not isinstance(error, Interrupted):
             time.sleep(SETTLE_S)
