@@ -182,7 +182,7 @@ def _submit(script: Path, config: Path, options: list[str]) -> str:
     job = _slurm("sbatch", "--parsable", *options, str(script)).strip().partition(";")[0]
     jobs = config.parent / JOBS
     known = json.loads(jobs.read_text()) if jobs.exists() else []
-    write_json(jobs, [*known, {"job_id": job, "name": script.stem, "submitted": time.time()}])
+    write_json(jobs, [*known, {"job_id": job, "name": script.stem, "submitted": time.strftime("%Y-%m-%dT%H:%M:%S")}])
     return job
 
 
