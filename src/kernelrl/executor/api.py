@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol, get_args
+from typing import Annotated, Any, Literal, Protocol, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -160,7 +160,8 @@ class Executor(Protocol):
 
     def evaluate(self, requests: Sequence[Request]) -> list[Verdict]:
         """Verdicts in the order of the requests. Equal requests are judged once."""
-        ...
+        verdicts: dict[int, Verdict] = dict(self.stream(requests))
+        return [verdicts[index] for index in range(len(requests))]
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
         """(index, verdict) as they come, each index once."""
@@ -172,9 +173,11 @@ class Executor(Protocol):
 
     def close(self) -> None: ...
 
-    def __enter__(self) -> Executor: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *exc: object) -> None: ...
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
 def make_executor(settings: ExecutorSettings | Mapping[str, Any] | None = None) -> Executor:

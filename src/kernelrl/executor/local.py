@@ -20,7 +20,16 @@ import torch
 
 from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.executor import wire
-from kernelrl.executor.api import MAX_STARTS, ExecutorSettings, NodeHealth, Request, answers, group_equal, not_known
+from kernelrl.executor.api import (
+    MAX_STARTS,
+    Executor,
+    ExecutorSettings,
+    NodeHealth,
+    Request,
+    answers,
+    group_equal,
+    not_known,
+)
 from kernelrl.verdict import Verdict
 
 MALLOC = {"MALLOC_ARENA_MAX": "1"}
@@ -38,7 +47,7 @@ class _Job:
     """What to build for, where that is all; None: judge."""
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """Judges candidates on this machine.
 
     Args:
@@ -62,17 +71,6 @@ class LocalExecutor:
         self._closed = False
         self._judged = self._retried = 0
         self._last_error = ""
-
-    def __enter__(self) -> LocalExecutor:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def evaluate(self, requests: Sequence[Request]) -> list[Verdict]:
-        """Verdicts in the order of the requests. Equal requests are judged once."""
-        verdicts: dict[int, Verdict] = dict(self.stream(requests))
-        return [verdicts[index] for index in range(len(requests))]
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
         """(index, verdict) as they come, each index once. Who stops reading cancels what is not being judged yet.

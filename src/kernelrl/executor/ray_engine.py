@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kernelrl.errors import InfrastructureError, UserError
-from kernelrl.executor.api import ClusterSettings, ExecutorSettings, NodeHealth, Request, answers, group_equal
+from kernelrl.executor.api import ClusterSettings, Executor, ExecutorSettings, NodeHealth, Request, answers, group_equal
 from kernelrl.executor.dispatch import Job
 from kernelrl.executor.service import read_secret
 from kernelrl.verdict import Verdict
@@ -24,7 +24,7 @@ CONNECT_S = 10.0
 """Time for a cluster to accept a connection (in seconds)."""
 
 
-class RayExecutor:
+class RayExecutor(Executor):
     """Judges candidates on the nodes of a Ray cluster.
 
     Args:
@@ -46,17 +46,6 @@ class RayExecutor:
         except BaseException:
             detach(self._is_ours)
             raise
-
-    def __enter__(self) -> RayExecutor:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def evaluate(self, requests: Sequence[Request]) -> list[Verdict]:
-        """Verdicts in the order of the requests. Equal requests are judged once."""
-        verdicts: dict[int, Verdict] = dict(self.stream(requests))
-        return [verdicts[index] for index in range(len(requests))]
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
         """(index, verdict) as they come, each index once. Who stops reading cancels what no node has yet."""
