@@ -26,6 +26,46 @@ def judge(executor: Executor, source: str | None, task: Task | str = REFERENCE, 
     return executor.evaluate([request(source, task, dialect)])[0]
 
 
+PRYING = '''
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    """A "task" that looks around: everything a candidate's process could do, without the static rules."""
+
+    def forward(self, x):
+        import fcntl, os, pathlib, resource, socket
+        done = []
+
+        def attempt(name, action):
+            try:
+                action()
+                done.append(name)
+            except Exception:
+                pass
+
+        {attempts}
+        if done:
+            raise RuntimeError("could " + ", ".join(done))
+        return torch.relu(x) * 2.0
+
+
+def get_inputs():
+    return [torch.randn(256, 1024)]
+
+
+def get_init_inputs():
+    return []
+'''
+
+
+def task_that_pries(*attempts: tuple[str, str]) -> str:
+    """A task whose reference tries each (name, expression), and fails with the names of those that succeed."""
+    lines = [f"attempt({name!r}, lambda: {expression})" for name, expression in attempts]
+    return PRYING.replace("{attempts}", "\n        ".join(lines))
+
+
 def service_of(engine: Executor) -> psutil.Process:
     return psutil.Process(engine._service.pid)  # type: ignore[attr-defined]
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from candidate_files import EXPLOITS, HERE, HONEST, TASKS, from_file, header
 from conftest import KERNELS, REFERENCE, RIGHT
-from executor_cases import FAST, judge, processes_of, request, service_of, wait_for
+from executor_cases import FAST, judge, processes_of, request, service_of, task_that_pries, wait_for
 from kernelrl.candidate import Completion
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
@@ -187,60 +187,33 @@ def test_every_honest_kernel_is_accepted(judged: dict[Path, Verdict], path: Path
     assert judged[path].correct, judged[path].feedback
 
 
-PRY = '''
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    """A "task" that looks around: everything a candidate's process could do, without the static rules."""
-
-    def forward(self, x):
-        import fcntl, os, pathlib, resource, socket
-        done = []
-
-        def attempt(name, action):
-            try:
-                action()
-                done.append(name)
-            except Exception:
-                pass
-
-        attempt("read a private file", lambda: open("/etc/passwd").read())
-        attempt("read the home folder", lambda: os.listdir(pathlib.Path("/root")))
-        attempt("write outside the scratch folder", lambda: open("/tmp/kernelrl-pry", "w").write("x"))
-        attempt("open a socket", lambda: socket.socket())
-        attempt("fork", lambda: os.fork() or os._exit(0))
-        attempt("run a program", lambda: os.execv("/bin/true", ["true"]))
-        attempt("signal the parent", lambda: os.kill(os.getppid(), 0))
-        attempt("have the kernel signal the parent", lambda: fcntl.fcntl(3, fcntl.F_SETOWN, os.getppid()))
-        attempt("choose that signal", lambda: fcntl.fcntl(3, 10, 9))
-        attempt("change the mode of a file", lambda: os.chmod("/usr/bin/g++", 0o755))
-        attempt("change the times of a file", lambda: os.utime("/usr/bin/g++"))
-        attempt("give a file away", lambda: os.chown("/usr/bin/g++", 0, 0))
-        attempt("have any number of threads", lambda: 1 / (resource.getrlimit(resource.RLIMIT_NPROC)[0] > 512))
-        attempt("fill the disk", lambda: [open(f"f{i}", "wb").write(bytes(8 << 20)) for i in range(64)])
-        attempt("see secrets", lambda: os.environ["KERNELRL_TEST_SECRET"])
-        attempt("see secrets", lambda: open("/proc/self/environ").read().index("KERNELRL_TEST_SECRET"))
-        if done:
-            raise RuntimeError("could " + ", ".join(done))
-        return torch.relu(x) * 2.0
-
-
-def get_inputs():
-    return [torch.randn(256, 1024)]
-
-
-def get_init_inputs():
-    return []
-'''
+ATTEMPTS = [
+    ("read a private file", 'open("/etc/passwd").read()'),
+    ("read the home folder", 'os.listdir(pathlib.Path("/root"))'),
+    ("write outside the scratch folder", 'open("/tmp/kernelrl-pry", "w").write("x")'),
+    ("open a socket", "socket.socket()"),
+    ("fork", "os.fork() or os._exit(0)"),
+    ("run a program", 'os.execv("/bin/true", ["true"])'),
+    ("signal the parent", "os.kill(os.getppid(), 0)"),
+    ("have the kernel signal the parent", "fcntl.fcntl(3, fcntl.F_SETOWN, os.getppid())"),
+    ("choose that signal", "fcntl.fcntl(3, 10, 9)"),
+    ("change the mode of a file", 'os.chmod("/usr/bin/g++", 0o755)'),
+    ("change the times of a file", 'os.utime("/usr/bin/g++")'),
+    ("give a file away", 'os.chown("/usr/bin/g++", 0, 0)'),
+    ("have any number of threads", "1 / (resource.getrlimit(resource.RLIMIT_NPROC)[0] > 512)"),
+    ("fill the disk", '[open(f"f{i}", "wb").write(bytes(8 << 20)) for i in range(64)]'),
+    ("see secrets", 'os.environ["KERNELRL_TEST_SECRET"]'),
+    ("see secrets", 'open("/proc/self/environ").read().index("KERNELRL_TEST_SECRET")'),
+]
 
 
 def test_a_contestant_can_touch_nothing(executor_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELRL_TEST_SECRET", "hunter2")
     with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
-        verdict = judge(engine, RIGHT, PRY)
+        verdict = judge(engine, RIGHT, task_that_pries(*ATTEMPTS))
+        able = judge(engine, RIGHT, task_that_pries(("do nothing", "None")))
     assert verdict.correct, verdict.feedback
+    assert "could do nothing" in able.feedback, "what succeeds is told"
 
 
 def test_a_device_that_is_not_there_is_named() -> None:

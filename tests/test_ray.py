@@ -23,7 +23,7 @@ import pytest
 
 import kernelrl
 from conftest import KERNELS, RIGHT, Run
-from executor_cases import FAST, request
+from executor_cases import FAST, request, task_that_pries
 from kernelrl.errors import UserError
 from kernelrl.executor import Request, make_executor
 from kernelrl.verdict import Verdict
@@ -372,47 +372,6 @@ def demand() -> list[dict[str, float]]:
     return [dict(each.request.resources_bundle) for each in state.pending_resource_requests for _ in range(each.count)]
 
 
-PRY = '''
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    """A "task" that looks around: everything a candidate's process could do, without the static rules."""
-
-    def forward(self, x):
-        import os, socket
-        done = []
-
-        def attempt(name, action):
-            try:
-                action()
-                done.append(name)
-            except Exception:
-                pass
-
-        attempt("reach Ray", lambda: socket.create_connection(({host!r}, {port}), timeout=5))
-        attempt("list Ray's sockets", lambda: os.listdir({session!r} + "/sockets"))
-        attempt("read Ray's session", lambda: open({file!r}).read())
-        attempt("see the object store", lambda: 1 / len(os.listdir("/dev/shm")))
-        attempt("see the token", lambda: os.environ["KERNELRL_EXECUTOR_TOKEN"])
-        attempt("see Ray's variables", lambda: 1 / len([name for name in os.environ if "RAY" in name]))
-        attempt("see its parents' variables", lambda: open(f"/proc/{{os.getppid()}}/environ").read())
-        attempt("read the token's file", lambda: open({token!r}).read())
-        if done:
-            raise RuntimeError("could " + ", ".join(done))
-        return torch.relu(x) * 2.0
-
-
-def get_inputs():
-    return [torch.randn(256, 1024)]
-
-
-def get_init_inputs():
-    return []
-'''
-
-
 def test_a_contestant_on_a_node_reaches_nothing_of_rays(
     settings: dict[str, Any], cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -421,9 +380,18 @@ def test_a_contestant_on_a_node_reaches_nothing_of_rays(
     token = tmp_path / "token"
     token.write_text("hunter2")
     file = next(path for path in Path(session).rglob("*") if path.is_file())
-    task = PRY.format(host=host, port=int(port), session=session, file=str(file), token=str(token))
+    attempts = [
+        ("reach Ray", f"socket.create_connection(({host!r}, {port}), timeout=5)"),
+        ("list Ray's sockets", f"os.listdir({session!r} + '/sockets')"),
+        ("read Ray's session", f"open({str(file)!r}).read()"),
+        ("see the object store", "1 / len(os.listdir('/dev/shm'))"),
+        ("see the token", "os.environ['KERNELRL_EXECUTOR_TOKEN']"),
+        ("see Ray's variables", "1 / len([name for name in os.environ if 'RAY' in name])"),
+        ("see its parents' variables", "open(f'/proc/{os.getppid()}/environ').read()"),
+        ("read the token's file", f"open({str(token)!r}).read()"),
+    ]
     with make_executor(settings | QUICK) as engine:
-        [verdict] = engine.evaluate([request(RIGHT, task)])
+        [verdict] = engine.evaluate([request(RIGHT, task_that_pries(*attempts))])
     assert verdict.correct, verdict.feedback
 
 

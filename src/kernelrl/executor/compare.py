@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from kernelrl.task import Task
@@ -107,9 +108,12 @@ class Expected:
         wide = output.to(self.low.dtype)
         if not wide.is_floating_point():
             return torch.equal(wide, self.low)
-        if self.nan is None:
-            return torch.equal(wide.clamp(self.low, self.high), wide)
-        return bool((((wide >= self.low) & (wide <= self.high)) | (self.nan & wide.isnan())).all())
+        values = wide.numpy()  # NumPy's comparisons take a third of the time of PyTorch's
+        inside = values >= self.low.numpy()
+        inside &= values <= self.high.numpy()
+        if self.nan is not None:
+            inside |= self.nan.numpy() & np.isnan(values)
+        return bool(inside.all())
 
     def mismatch(self, trial: int, inputs: str, output: torch.Tensor) -> TrialError:
         """How far an output that was not accepted is away."""

@@ -276,7 +276,8 @@ class Process:
 
     def has_children(self) -> bool:
         """Whether a process that it started still runs."""
-        return any(path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/children"))
+        threads = Path(f"/proc/{self.pid}/task")
+        return any((threads / name / "children").read_text() for name in os.listdir(threads))
 
     def watch_memory(self) -> None:
         """Begin to measure the peak of its memory anew."""

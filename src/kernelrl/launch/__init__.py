@@ -21,6 +21,7 @@ from kernelrl.stages import STAGES, TRAINING
 
 FOLDER = "launch"
 CONFIG = "config.yaml"
+JOBS = "jobs.json"
 
 
 def run_stage(name: str, cfg: DictConfig) -> Path:

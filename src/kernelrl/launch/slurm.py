@@ -23,13 +23,12 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from kernelrl.configs import read_node
 from kernelrl.errors import UserError
-from kernelrl.launch import write_config
+from kernelrl.launch import JOBS, write_config
 from kernelrl.records import write_atomically, write_json
 from kernelrl.stages import TRAINING
 
 JUDGING = ("curate", "grpo", "eval", "pipeline")
 """Commands that need the executor."""
-JOBS = "jobs.json"
 STEPS = "steps.sh"
 
 

@@ -10,9 +10,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-LOGS = "logs"
-LATEST = "latest"
-JOBS = Path("launch") / "jobs.json"
+from kernelrl.launch import FOLDER, JOBS
+from kernelrl.launch.logs import LATEST, LOGS
+
 SUFFIXES = (".log", ".out", ".err")
 TAIL_BYTES = 1 << 18
 """Of a log, that is searched for errors."""
@@ -77,9 +77,10 @@ def _tail(path: Path) -> str:
 
 def read_jobs(run: Path) -> list[LaunchedJob]:
     """The jobs that were launched for a run."""
-    if not (run / JOBS).exists():
+    path = run / FOLDER / JOBS
+    if not path.exists():
         return []
-    listed = json.loads((run / JOBS).read_text())
+    listed = json.loads(path.read_text())
     now = _slurm_states([str(job["job_id"]) for job in listed])
     return [
         LaunchedJob(
