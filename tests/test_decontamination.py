@@ -167,7 +167,7 @@ def test_the_normalised_program_forgets_names_order_and_dead_code():
 
 
 def test_what_cannot_be_traced_is_reported_and_harms_nobody(tmp_path):
-    settings = Settings(cache_dir=str(tmp_path), workers=1, timeout_s=1.0)
+    settings = Settings(cache_dir=str(tmp_path), workers=1, timeout_s=2.5)
     bad = {
         "broken": "return x @ y",
         "crash": "import os\nos.abort()",

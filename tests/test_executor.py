@@ -52,7 +52,7 @@ def test_a_verdict_says_where_its_time_went(executor: Executor) -> None:
         assert spent is not None and build is not None and spent.timed > 0
         assert spent.waiting + spent.reference + spent.timed + build.seconds < verdict.seconds
     references = [verdict.spent.reference for verdict in verdicts if verdict.spent]
-    assert max(references) > 10 * sorted(references)[-2] > 0, "one of them makes the reference for all"
+    assert max(references) > 2 * sorted(references)[-2] > 0, "one of them makes the reference for all"
     [refused] = executor.evaluate([request(KERNELS["cheat"], task)])
     assert refused.spent is not None and refused.spent.timed == refused.spent.reference == 0
 

@@ -229,7 +229,7 @@ def test_another_version_is_refused_before_work_starts(executor_cache: Path, tmp
 @pytest.mark.parametrize(
     ("settings_", "message"),
     [
-        ({"min_nodes": 9}, r"min_nodes=9: \d of \d nodes of the Ray cluster are ready to judge after wait_s=15"),
+        ({"min_nodes": 9}, r"min_nodes=9: \d of \d nodes of the Ray cluster are ready to judge after wait_s=4"),
         ({"judges": "quiet"}, "no node offers the resource 'quiet'"),
         ({"device": "cuda"}, "executor.device=cuda: none of the \\d nodes of the Ray cluster has a GPU"),
         ({"address": "127.0.0.1:9"}, "executor.cluster.address=127.0.0.1:9: no Ray cluster answers there"),
@@ -240,7 +240,7 @@ def test_what_is_not_there_is_named(settings: dict[str, Any], settings_: dict[st
     if "device" in settings_:
         settings |= settings_
         settings_ = {}
-    settings["cluster"] |= {"wait_s": 15.0, **settings_}
+    settings["cluster"] |= {"wait_s": 4.0, **settings_}
     with pytest.raises(UserError, match=message):
         make_executor(settings)
 
