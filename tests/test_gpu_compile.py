@@ -21,6 +21,7 @@ from kernelrl.executor.builder import Builder
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.cubin import kernels_only
 from kernelrl.executor.process import ForkServer
+from kernelrl.executor.warming import start_forkserver
 
 TASK = dialects.EXAMPLE_TASK.replace("1024, 1024", "16, 256")
 TRITON = dialects.get("triton").example
@@ -112,7 +113,8 @@ def test_a_cuda_module_launches_and_does_nothing_else(tmp_path: Path, name: str,
     source = next(node.value.value for node in tree.body if isinstance(node, ast.Assign) and "SOURCE" in ast.dump(node))
     unit = {"loader": "tvm_ffi", "name": "m", "cpp": [], "cuda": [source], "functions": []}
     (tmp_path / "scratch").mkdir()
-    forkserver = ForkServer({"PATH": os.environ["PATH"], "TRITON_INTERPRET": "1"}, on_death=lambda: None)
+    warming = start_forkserver({"PATH": os.environ["PATH"], "TRITON_INTERPRET": "1"})
+    forkserver = ForkServer(warming, on_death=lambda: None)
     built = Builder(tmp_path, tmp_path / "scratch", forkserver, Cores(1), 180.0, gpu_arch="sm_90").build(unit)
     assert built.ok and built.path is not None, built.log
     assert [evidence for _, evidence in built.foul] == foul

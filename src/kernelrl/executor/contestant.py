@@ -32,11 +32,10 @@ from kernelrl.executor import wire
 from kernelrl.executor.cubin import recorded_launches
 from kernelrl.executor.gpu import Gpu, library_share
 from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
+from kernelrl.executor.warming import SPIN_COUNT
 
 MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
-SPIN_COUNT = "1000"
-"""OpenMP's threads spin this long (some 30 µs) before they sleep: spinning ones are slow to stop, and in the way."""
 REHEARSAL = """\
 import torch
 from torch import nn
@@ -318,6 +317,10 @@ class OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.seconds += time.perf_counter() - started
         self.counts[func._schema.name] += 1
         return result
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # the decorator that keeps torch.compile out would import it, which takes a second
 
 
 def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import platform
 import queue
@@ -173,10 +174,13 @@ class LocalExecutor(Executor):
             command = [sys.executable, "-m", "kernelrl.executor.service", str(theirs.fileno())]
             environment = os.environ | MALLOC
             self._service = subprocess.Popen(
-                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+                command, pass_fds=(theirs.fileno(),), stdin=subprocess.PIPE, env=environment, start_new_session=True
             )
+        told = {"settings": self.settings.model_dump(mode="json"), "secret": self._secret}
+        assert self._service.stdin is not None
         try:
-            wire.send(ours, {"settings": self.settings.model_dump(mode="json"), "secret": self._secret})
+            with self._service.stdin as pipe:
+                pipe.write(json.dumps(told).encode())
             reply, _ = wire.receive(ours)
         except (wire.WireError, OSError):
             self._service.kill()

@@ -15,8 +15,6 @@ import secrets
 import select
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -29,6 +27,7 @@ import torch
 
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import wire
+from kernelrl.executor.warming import Warming
 
 Needs = Literal["nothing", "jit", "compiler"]
 """What a contestant may start: no program; Triton's assembler and C compiler, under the filter of system calls; or
@@ -69,19 +68,15 @@ class ForkServer:
     """The service's end of the forkserver. Thread-safe.
 
     Args:
-        environment: of the forkserver, and so all that a candidate could read of one.
+        warming: the forkserver's process, started.
         on_death: called when the forkserver is gone.
 
     Raises:
         InfrastructureError: it does not start.
     """
 
-    def __init__(self, environment: dict[str, str], on_death: Callable[[], None]):
-        self._control, theirs = socket.socketpair()
-        with theirs:
-            fd = theirs.fileno()
-            command = [sys.executable, "-m", "kernelrl.executor.forkserver", str(fd)]
-            self._process = subprocess.Popen(command, env=environment, pass_fds=(fd,))
+    def __init__(self, warming: Warming, on_death: Callable[[], None]):
+        self._control = warming.control
         self._on_death = on_death
         self._lock = threading.Lock()
         self._spawned: dict[int, int] = {}
@@ -92,8 +87,8 @@ class ForkServer:
         try:
             wire.receive(self._control, deadline=time.monotonic() + 120)
         except (wire.WireError, TimeoutError):
-            self._process.kill()
-            reason = f"exit status {self._process.wait()}"  # -9: it took too long, or somebody killed it
+            warming.process.kill()
+            reason = f"exit status {warming.process.wait()}"  # -9: it took too long, or somebody killed it
             raise InfrastructureError(f"the executor's forkserver did not start ({reason})") from None
         self._control.settimeout(None)
         threading.Thread(target=self._listen, daemon=True, name="forkserver-news").start()

@@ -1,7 +1,7 @@
 """The executor's service: the trusted process that owns the forkserver, the builder, the references and the cores.
 
-Started by `LocalExecutor` with one socket. Requests come in and verdicts go out as JSON; when the socket closes, the
-service ends and every process that it started ends with it.
+Started by `LocalExecutor` with one socket, and its settings on standard input. Requests come in and verdicts go out as
+JSON; when the socket closes, the service ends and every process that it started ends with it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import json
 import os
 import platform
 import queue
@@ -27,31 +28,34 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import diskcache
-import psutil
-import torch
-
-from kernelrl.errors import InfrastructureError, TaskError
-from kernelrl.executor import contestant, machine, sandbox, wire
-from kernelrl.executor.ahead import build_ahead
 from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known
-from kernelrl.executor.builder import KILLED, Builder
-from kernelrl.executor.cores import Cores
-from kernelrl.executor.process import ForkServer, Needs, Process
-from kernelrl.executor.referee import judge
-from kernelrl.executor.reference import Reference
-from kernelrl.task import Task
-from kernelrl.verdict import Verdict
+from kernelrl.executor.warming import Warming, forkserver_environment, start_forkserver
+
+if __name__ == "__main__":
+    TOLD = json.load(sys.stdin)
+    SETTINGS = ExecutorSettings.model_validate(TOLD["settings"])
+    WARMING = start_forkserver(forkserver_environment(SETTINGS))
+
+import diskcache  # noqa: E402
+import psutil  # noqa: E402
+import torch  # noqa: E402
+
+from kernelrl.errors import InfrastructureError, TaskError  # noqa: E402
+from kernelrl.executor import machine, sandbox, wire  # noqa: E402
+from kernelrl.executor.ahead import build_ahead  # noqa: E402
+from kernelrl.executor.builder import KILLED, Builder  # noqa: E402
+from kernelrl.executor.cores import Cores  # noqa: E402
+from kernelrl.executor.process import ForkServer, Needs, Process  # noqa: E402
+from kernelrl.executor.referee import judge  # noqa: E402
+from kernelrl.executor.reference import Reference  # noqa: E402
+from kernelrl.task import Task  # noqa: E402
+from kernelrl.verdict import Verdict  # noqa: E402
 
 REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
 COMPILED_MB = 256
 """Size of any file that `torch.compile` writes for a reference (in MiB)."""
 
-
-KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
-"""Contestants use the memory of outputs again rather than give it back: a young process would pay page faults that an
-old one, such as the reference's, does not."""
 
 _LIBC = ctypes.CDLL(None)
 
@@ -152,10 +156,11 @@ class Service:
 
     Args:
         settings: see `ExecutorSettings`.
+        warming: the forkserver, started for these settings.
         secret: from which the seeds of hidden inputs are derived; None: this machine's.
     """
 
-    def __init__(self, settings: ExecutorSettings, secret: str | None = None):
+    def __init__(self, settings: ExecutorSettings, warming: Warming, secret: str | None = None):
         self.settings = settings
         cores = len(os.sched_getaffinity(0))
         self.workers = settings.workers or cores
@@ -164,21 +169,9 @@ class Service:
         self.cache.mkdir(parents=True, exist_ok=True)
         self.secret = secret or read_secret(self.cache)
         own = own_folder(self.cache)
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "OMP_NUM_THREADS": str(self.threads),
-            "GOMP_SPINCOUNT": contestant.SPIN_COUNT,
-            "LC_ALL": "C.UTF-8",
-        }
-        environment |= KEPT_MEMORY
         self.on_gpu = settings.device == "cuda"
-        if self.on_gpu:  # the forkserver must not touch the device: what it had of it would not survive a fork
-            environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": _visible_device()}
-        else:
-            environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-        environment |= {"TRITON_DEFAULT_FP_FUSION": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         self.scratch = _scratch(own / "scratch")
-        self.forkserver = ForkServer(environment, on_death=lambda: os._exit(1))  # the client starts another service
+        self.forkserver = ForkServer(warming, on_death=lambda: os._exit(1))  # the client starts another service
         self.cores = Cores(self.workers, self.on_gpu)
         arch = machine.gpu_arch() if self.on_gpu else None
         self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch)
@@ -270,11 +263,6 @@ def _not_known(request: Request, device: str, fault: Literal["task", "executor"]
     return not_known(request, device, fault, feedback, machine.fingerprint())
 
 
-def _visible_device() -> str:
-    """The first of the devices that this process may use."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
-
-
 def _scratch(folder: Path) -> Path:
     """A folder for this service's scratch folders; those of services that are gone are removed."""
     for left in folder.glob("*"):
@@ -313,13 +301,11 @@ def _once(path: Path, text: str) -> str:
     return path.read_text()
 
 
-def main(client: socket.socket) -> None:
+def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, secret: str | None) -> None:
     """Serve one client until it hangs up."""
-    first, _ = wire.receive(client)
-    settings = ExecutorSettings.model_validate(first["settings"])
     torch.set_num_threads(1)  # each judge compares on a core of its own
     try:
-        service = Service(settings, first.get("secret"))
+        service = Service(settings, warming, secret)
     except InfrastructureError as error:
         wire.send(client, {"failed": str(error)})
         os._exit(1)
@@ -349,4 +335,4 @@ def main(client: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    main(socket.socket(fileno=int(sys.argv[1])), SETTINGS, WARMING, TOLD["secret"])
