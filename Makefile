@@ -26,8 +26,8 @@ demo: setup ## train a small model on this CPU, from nothing to a report (a quar
 test: setup ## the test suite, without the tests that take minutes
 	$(BIN)/pytest -q -m "not slow and not gpu and not cluster"
 
-test-slow: setup ## the tests that take minutes, two files at once: many wait for processes of their own
-	$(BIN)/pytest -q -m "slow and not gpu and not cluster" --numprocesses 2 --dist loadfile
+test-slow: setup ## the tests that take minutes
+	$(BIN)/pytest -q -m "slow and not gpu and not cluster"
 
 test-cluster: setup ## the same on a real Slurm and a real Ray, on this machine (needs root, slurm-wlm, munge, iproute2)
 	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev,slurm,ray,gpu]'
