@@ -53,6 +53,7 @@ def test_help_of_a_tool(capsys, command):
         (["sft", "modle=tiny"], "error: unknown override 'modle'; did you mean 'model'?\n"),
         (["sft", "recipe=tox"], "error: no option 'tox' in config group 'recipe'; did you mean 'toy'?\n"),
         (["sft", "recipe"], "error: 'recipe' is not an override; write key=value, e.g. seed=1 or recipe=toy\n"),
+        (["sft", "model=3"], "error: model=3: model is a config group; choose one of hf, smollm2, tiny\n"),
         (["sft", "--bogus"], "error: unrecognized arguments: --bogus; see `kernelrl COMMAND --help`\n"),
         (["sft", "name=${nam}"], "error: Interpolation key 'nam' not found; full_key: curate.folder\n"),
         (["curate", "dialect=cobol"], "error: dialect 'cobol' is not known; choose one of cpp, cuda, python, triton\n"),

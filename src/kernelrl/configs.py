@@ -80,19 +80,22 @@ def explain(error: Exception, command: str) -> UserError:
 
 
 def check_overrides(overrides: Sequence[str]) -> None:
-    """Check that every word is an override.
+    """Check that every word is an override, and names an option where it is one of a config group.
 
     Raises:
-        UserError: names the word that is not.
+        UserError: names the word that does not.
     """
     parser = OverridesParser.create()
     for override in overrides:
         try:
-            has_key = bool(parser.parse_override(override).key_or_group)
+            parsed = parser.parse_override(override)
         except HydraException:
-            has_key = False
-        if not has_key:
+            parsed = None
+        if parsed is None or not parsed.key_or_group:
             raise UserError(f"{override!r} is not an override; write key=value, e.g. seed=1 or recipe=toy")
+        group = parsed.key_or_group
+        if group in _groups() and isinstance(parsed.value(), int | float | dict):
+            raise UserError(f"{override}: {group} is a config group{_close_match('', _options(group))}")
 
 
 def swept(overrides: Sequence[str]) -> set[str]:

@@ -271,8 +271,12 @@ class Process:
 
     def has_children(self) -> bool:
         """Whether a process that it started still runs."""
-        threads = Path(f"/proc/{self.pid}/task")
-        return any((threads / name / "children").read_text() for name in os.listdir(threads))
+        threads = f"/proc/{self.pid}/task"
+        for thread in os.listdir(threads):
+            with open(f"{threads}/{thread}/children", "rb", buffering=0) as children:
+                if children.read(1):
+                    return True
+        return False
 
     def watch_memory(self) -> None:
         """Begin to measure the peak of its memory anew."""
