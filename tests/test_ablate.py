@@ -125,7 +125,8 @@ def test_without_arms_there_is_nothing_to_compare(tmp_path):
 @pytest.mark.slow
 def test_an_ablation_from_nothing_to_its_report_and_again(tmp_path):
     words = ["recipe=toy", "reward=autotriton,rule", "seed=0,1", "tracker=none", f"output_dir={tmp_path}"]
-    words += ["executor.timing=false", "sft.trainer.max_steps=4"]
+    words += ["executor.timing=false", "tasks.num_train=24", "curate.num_triples=16", "sft.trainer.max_steps=4"]
+    words += ["grpo.trainer.max_steps=1", "eval.max_new_tokens=64"]
     command = [sys.executable, "-m", "kernelrl.cli", "ablate", *words]
     first = subprocess.run(command, capture_output=True, text=True, check=True)
     assert first.stdout.splitlines()[-1] == str(tmp_path / "ablation.html")

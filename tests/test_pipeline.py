@@ -70,6 +70,7 @@ def test_a_stage_that_has_finished_needs_nothing(tmp_path, monkeypatch):
 
 TOY = [
     *(sys.executable, "-m", "kernelrl.cli", "pipeline", "recipe=toy", "tracker=none", "output_dir=out"),
+    *("tasks.num_train=24", "curate.num_triples=16"),
     *("sft.trainer.max_steps=6", "sft.trainer.save_steps=2", "eval.max_new_tokens=64"),
     *("grpo.trainer.per_device_train_batch_size=4", "grpo.trainer.max_completion_length=64"),
 ]

@@ -21,7 +21,10 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(not slurm.is_here(), reason="needs root, and apt-get install slurm-wlm munge"),
 ]
-TOY = ("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16")
+TOY = (
+    *("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16"),
+    *("sft.trainer.max_steps=4", "grpo.trainer.max_completion_length=64", "eval.max_new_tokens=64"),
+)
 Launch = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -36,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder with a data set and an SFT policy."""
     folder = tmp_path_factory.mktemp("data")
     for command in ("curate", "sft"):
-        done = run(command, *TOY, f"output_dir={folder}", "sft.trainer.max_steps=4")
+        done = run(command, *TOY, f"output_dir={folder}")
         assert done.returncode == 0, done.stderr
     return folder
 
@@ -152,7 +155,7 @@ def test_the_executors_node_judges_what_another_writes(cluster: Slurm, data: Pat
 
 def grpo(data: Path, folder: Path) -> list[str]:
     inputs = [f"output_dir={folder}", f"curate.folder={data}/data", f"sft.folder={data}/sft"]
-    return [*inputs, "grpo.trainer.max_steps=8", "grpo.trainer.save_steps=3", "grpo.trainer.max_completion_length=64"]
+    return [*inputs, "grpo.trainer.max_steps=8", "grpo.trainer.save_steps=3"]
 
 
 def written(folder: Path) -> str:

@@ -24,8 +24,9 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 from kernelrl.configs import read_node
 from kernelrl.errors import UserError
 from kernelrl.launch import JOBS, write_config
+from kernelrl.preflight import require_all
 from kernelrl.records import write_atomically, write_json
-from kernelrl.stages import TRAINING
+from kernelrl.stages import STAGES, TRAINING
 
 JUDGING = ("curate", "grpo", "eval", "pipeline")
 """Commands that need the executor."""
@@ -90,6 +91,7 @@ def launch(cfg: DictConfig, command: str, overrides: Sequence[str] = (), dry_run
         raise UserError("launcher.generators=1: vLLM is not installed; pip install 'kernelrl[vllm]'")
     if not dry_run:
         _check_cluster(settings, nodes)
+    require_all(cfg, STAGES[command].runs or (command,))
     cfg = cfg.copy()
     cfg.launcher.processes = settings.processes or max(1, settings.gpus_per_node)
     config = write_config(cfg)
