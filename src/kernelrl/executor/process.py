@@ -168,8 +168,9 @@ class Process:
         try:
             self.layers: list[str] = self.next_message(None, timeout=30)["ready"]
         except ProcessFailure as error:
+            reason = f"{error}; {self.log_tail().strip()}".rstrip("; ")
             self.close()
-            raise InfrastructureError(f"a contestant's process did not start: {error}") from None
+            raise InfrastructureError(f"a contestant's process did not start: {reason}") from None
         self.freeze()
 
     def __enter__(self) -> Process:

@@ -169,6 +169,7 @@ def _drop_capabilities() -> None:
 def system_paths() -> tuple[str, ...]:
     """Folders and files that every Python process with torch needs to read."""
     python = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
+    python |= {path for path in sys.path if path.endswith(("/site-packages", "/dist-packages"))}  # a module system's
     system = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
     devices = ("/proc/cpuinfo", "/proc/meminfo", "/proc/self", "/sys/devices/system", "/dev/null", "/dev/zero")
     random = ("/dev/urandom", "/dev/random")
