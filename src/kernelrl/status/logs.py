@@ -94,10 +94,10 @@ def read_jobs(run: Path) -> list[LaunchedJob]:
 
 
 def _slurm_states(ids: list[str]) -> dict[str, str]:
-    """What Slurm says about jobs, where it is installed: those in the queue, then those that have ended."""
+    """What Slurm says about jobs, where it is installed: those that it still holds, then those in its accounting."""
     if not ids or shutil.which("squeue") is None:
         return {}
-    states = _ask(["squeue", "--noheader", "--format=%i|%T", f"--jobs={','.join(ids)}"])
+    states = _ask(["squeue", "--noheader", "--states=all", "--format=%i|%T", f"--jobs={','.join(ids)}"])
     ended = [id for id in ids if id not in states]
     if ended and shutil.which("sacct"):
         command = ["sacct", "--noheader", "--allocations", "--parsable2", "--format=JobID,State"]
