@@ -41,9 +41,8 @@ def test_the_wheel_away_from_a_checkout(wheel, tmp_path):
     venv.create(environment, with_pip=True)
     work.mkdir()
     [packages] = environment.glob("lib/python3*/site-packages")
-    (packages / "dependencies.pth").write_text(
-        sysconfig.get_path("purelib")
-    )  # `make setup` installed them from nothing
+    # what it depends on is here already: `make setup` has installed that from nothing
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     subprocess.run([environment / "bin" / "pip", "install", "--quiet", "--no-deps", wheel], check=True, cwd=work)
     where = [environment / "bin" / "python", "-c", "import kernelrl; print(kernelrl.__file__)"]
     assert str(environment) in subprocess.run(where, check=True, cwd=work, capture_output=True, text=True).stdout

@@ -227,7 +227,7 @@ def test_a_node_that_cannot_take_part_says_so_before_the_training(
     ]
     job = submit(cluster, "sft", *words)
     state = cluster.finish(job)
-    assert state["JobState"] == "FAILED" and state["ExitCode"] == "2:0"
+    assert state["JobState"] == "FAILED" and state["ExitCode"] == "2:0" and state["Restarts"] == "0"
     assert re.search(message, output(folder, job))
     assert not (folder / "sft" / "log.jsonl").exists()
 

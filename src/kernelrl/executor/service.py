@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known
-from kernelrl.executor.warming import Warming, forkserver_environment, start_forkserver
+from kernelrl.executor.warming import Warming, forkserver_environment, num_threads, start_forkserver
 
 if __name__ == "__main__":
     TOLD = json.load(sys.stdin)
@@ -162,9 +162,8 @@ class Service:
 
     def __init__(self, settings: ExecutorSettings, warming: Warming, secret: str | None = None):
         self.settings = settings
-        cores = len(os.sched_getaffinity(0))
-        self.workers = settings.workers or cores
-        self.threads = settings.threads or cores
+        self.workers = settings.workers or len(os.sched_getaffinity(0))
+        self.threads = num_threads(settings)
         self.cache = Path(settings.cache_dir).expanduser()
         self.cache.mkdir(parents=True, exist_ok=True)
         self.secret = secret or read_secret(self.cache)

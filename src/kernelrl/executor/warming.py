@@ -35,11 +35,16 @@ def start_forkserver(environment: dict[str, str]) -> Warming:
         return Warming(subprocess.Popen(command, env=environment, pass_fds=(fd,)), control)
 
 
+def num_threads(settings: ExecutorSettings) -> int:
+    """Threads of one run of a candidate."""
+    return settings.threads or len(os.sched_getaffinity(0))
+
+
 def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
     """Environment variables of the forkserver of an executor with these settings."""
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
-        "OMP_NUM_THREADS": str(settings.threads or len(os.sched_getaffinity(0))),
+        "OMP_NUM_THREADS": str(num_threads(settings)),
         "GOMP_SPINCOUNT": SPIN_COUNT,
         "LC_ALL": "C.UTF-8",
         "TRITON_DEFAULT_FP_FUSION": "1",
