@@ -18,18 +18,19 @@ RESAMPLES = 2000
 
 
 def median_interval(values: ArrayLike, level: float = 0.95) -> Interval:
-    """Interval of the median of N independent values between two of them, exact for any distribution.
+    """Interval of the median of N independent values, from the order statistics alone.
 
     The interval from the k-th smallest to the k-th largest value misses the median with probability
-    `2 P(Binomial(N, 1/2) < k)`; k is the largest for which that is at most `1 - level`. A percentile bootstrap of the
-    median of ten values covers less than it says, this does not. Fewer than 6 values cannot give 95 %: then it is
-    their range.
+    `2 P(Binomial(N, 1/2) < k)`, for any distribution. Between the last k for which that is at most `1 - level` and the
+    next, the ends are interpolated, so that seven values do not get the 98 % interval where 95 % is asked for. A
+    percentile bootstrap of the median of ten values covers less than it says, this does not. Fewer than 6 values cannot
+    give 95 %: then it is their range.
 
     Args:
         values: (N,) numbers, e.g. the ratios of interleaved timing pairs.
         level: coverage of the interval, 0 to 1.
 
-    Source: distribution-free interval by the sign test (Conover, Practical Nonparametric Statistics, section 3.2).
+    Source: Hettmansperger and Sheather, Confidence intervals based on interpolated order statistics, 1986.
 
     Raises:
         ValueError: there are no values, or one is not finite.
@@ -38,12 +39,18 @@ def median_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     count = ordered.size
     if ordered.ndim != 1 or not count or not np.isfinite(ordered).all():
         raise ValueError(f"an interval needs one row of finite values, got {ordered}")
-    skipped, missed = 0, 2 * 0.5**count
-    while missed <= 1 - level and skipped < count // 2:
-        skipped += 1
-        missed += 2 * math.comb(count, skipped) * 0.5**count
-    rank = max(skipped - 1, 0)
-    return float(ordered[rank]), float(ordered[count - 1 - rank])
+
+    def coverage(rank: int) -> float:
+        return 1 - 2 * sum(math.comb(count, smaller) for smaller in range(rank)) * 0.5**count
+
+    rank = max((rank for rank in range(1, (count + 1) // 2) if coverage(rank) >= level), default=0)
+    if not rank:
+        return float(ordered[0]), float(ordered[-1])
+    excess = (coverage(rank) - level) / (coverage(rank) - coverage(rank + 1))
+    weight = min(1.0, (count - rank) * excess / (rank + (count - 2 * rank) * excess))
+    low = (1 - weight) * ordered[rank - 1] + weight * ordered[rank]
+    high = (1 - weight) * ordered[count - rank] + weight * ordered[count - rank - 1]
+    return float(low), float(high)
 
 
 def ratio_interval(
