@@ -5,7 +5,7 @@ Static rules are off where a promise must hold without them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,11 @@ from conftest import KERNELS, REFERENCE, RIGHT
 from executor_cases import FAST, judge
 from kernelrl import dialects
 from kernelrl.errors import TaskError
-from kernelrl.executor import Executor, make_executor, symbols
+from kernelrl.executor import Executor, ExecutorSettings, machine, make_executor, symbols
+from kernelrl.executor.arena import Case, Shape
 from kernelrl.executor.compare import Expected
 from kernelrl.executor.distributions import DISTRIBUTIONS, redraw
+from kernelrl.executor.timing import time_call
 from kernelrl.task import Task
 
 
@@ -244,6 +246,14 @@ def test_however_small_an_output_is_its_last_digits_are_free(size: float) -> Non
     assert not expected.accepts((exact * (1 + 1e-3)).float())
 
 
+@pytest.mark.parametrize("rows", [4, 2048])
+def test_what_is_not_written_is_not_zero(executor: Executor, rows: int) -> None:
+    """Fresh memory is: a kernel that leaves out the zeros would be right by luck."""
+    careless = RIGHT.replace("o[i] = a[i] > 0.0f ? 2.0f * a[i] : 0.0f", "if (a[i] > 0.0f) o[i] = 2.0f * a[i]")
+    verdict = judge(executor, careless, REFERENCE.replace("256", str(rows)))
+    assert verdict.status == "incorrect" and {error.trial for error in verdict.errors} >= {1, 2, 3, 4}
+
+
 def test_lower_precision_than_the_task_asks_for_is_wrong(executor: Executor) -> None:
     verdict = judge(executor, python("return (torch.relu(x).bfloat16() * 2.0).float()"), dialect="python")
     assert verdict.status == "incorrect"
@@ -254,7 +264,6 @@ def test_lower_precision_than_the_task_asks_for_is_wrong(executor: Executor) -> 
 
 def test_kernelbenchs_protocol_is_a_config(executor_cache: Path) -> None:
     from kernelrl.configs import compose_config, read_node
-    from kernelrl.executor import ExecutorSettings
 
     settings = read_node(ExecutorSettings, compose_config("check", ["executor=kernelbench"]).executor, "executor")
     assert (settings.protocol, settings.trials, settings.distributions) == ("kernelbench", 5, ())
@@ -265,6 +274,36 @@ def test_kernelbenchs_protocol_is_a_config(executor_cache: Path) -> None:
     assert verdict.correct and verdict.protocol == "kernelbench" and verdict.trials > 5 + 9
     assert verdict.conditions is not None and verdict.conditions.cache == "cold"
     assert near.correct, "within KernelBench's tolerance"
+
+
+class Diary:
+    """Stands for a process and its arena, and writes down what is done with them."""
+
+    def __init__(self) -> None:
+        self.pages: list[str] = []
+
+    def ask(self, message: dict[str, str], timeout: float) -> tuple[dict[str, str], float]:
+        self.pages.append(message["do"])
+        return {}, 0.0
+
+    def ask_while(self, message: dict[str, str], timeout: float, work: Callable[[], None]) -> None:
+        self.pages.append(message["do"])
+        work()
+
+    def arrange(self, layout: object, ask: object) -> None:
+        self.pages.append("arrange")
+
+    def put(self, image: object, ask: object) -> None:
+        self.pages.append("inputs")
+
+
+def test_caches_are_flushed_between_the_inputs_and_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    diary = Diary()
+    monkeypatch.setattr(machine, "settle_caches", diary.pages.append)
+    case = Case(Shape({}, {}, None, []), "task", torch.empty(0), [], {})
+    settings = ExecutorSettings(cpu_cache="cold")
+    time_call(diary, diary, case, settings, meanwhile=lambda: diary.pages.append("other work"))
+    assert diary.pages == ["arrange", "warm", "other work", "inputs", "cold", "run"]
 
 
 @pytest.mark.slow

@@ -131,7 +131,7 @@ def test_two_thousand_candidates_have_one_verdict_each_whatever_dies(executor_ca
 def _kill_at_random(cluster: Cluster, node: Any, ended: threading.Event, killed: Counter[str]) -> None:
     luck = random.Random(0)
     for turn in range(13):
-        if ended.wait(3.0):
+        if ended.wait(2.0):
             return
         if turn == 4:
             cluster.remove_node(node, allow_graceful=False)

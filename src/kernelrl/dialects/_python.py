@@ -267,7 +267,7 @@ def _init_helpers(tree: ast.Module) -> set[str]:
     """Functions that are called by module-level code and `__init__` alone, and mentioned nowhere else."""
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     helpers = functions.keys() - {"__init__", "forward"}
-    while True:
+    while helpers:
         called: set[str] = set()
         elsewhere: set[str] = set()
         for scope, node in _walk_scopes(tree, set(), helpers):
@@ -278,8 +278,9 @@ def _init_helpers(tree: ast.Module) -> set[str]:
         mentioned = _mentioned_without_call(tree)
         remaining = {name for name in helpers if name in called and name not in elsewhere | mentioned}
         if remaining == helpers:
-            return helpers
+            break
         helpers = remaining
+    return helpers
 
 
 def _last(node: ast.Name | ast.Attribute) -> str:

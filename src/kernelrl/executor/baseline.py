@@ -9,6 +9,7 @@ from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.arena import Arena, Case
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import Process, ProcessFailure
+from kernelrl.executor.timing import nothing, time_call
 from kernelrl.task import Task
 
 COMPILE_TIMEOUT_S = 180.0
@@ -47,14 +48,14 @@ class Baseline:
         self.process = process
         self._task = task
         self._cores = cores
-        self._timeout = settings.run_timeout_s
+        self._settings = settings
         self._arena = Arena(arena_bytes, settings.device == "cuda")
         try:
             self._ask(load | {"compiled": True}, settings.load_timeout_s)
             self._arena.attach(process, settings.load_timeout_s)
 
             def ask(message: dict[str, Any]) -> dict[str, Any]:
-                return self._ask(message, self._timeout)
+                return self._ask(message, settings.run_timeout_s)
 
             self._arena.arrange(case.shape.layout, ask)
             self._arena.put(case.image, ask)
@@ -64,6 +65,7 @@ class Baseline:
                 for expected, described in zip(case.expected, outputs, strict=True)
             ):
                 raise NoBaseline("torch.compile's outputs are wrong")
+            self._ask({"do": "settle"}, COMPILE_TIMEOUT_S)
         except ProcessFailure as error:
             process.close()
             raise NoBaseline(f"torch.compile {error}") from None
@@ -81,9 +83,7 @@ class Baseline:
         """Time of one call on fresh inputs of the shape that the task shows (in seconds)."""
         try:
             with self.process.pinned():
-                self.process.ask({"do": "warm"}, self._timeout)
-                self._arena.put(case.image, lambda message: self.process.ask(message, self._timeout)[0])
-                reply, seconds = self.process.ask({"do": "run"}, self._timeout)
+                reply, seconds = time_call(self.process, self._arena, case, self._settings, nothing)
         except ProcessFailure as error:
             raise TaskError(f"task {self._task.id}: torch.compile {error}") from None
         if "failed" in reply:

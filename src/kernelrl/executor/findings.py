@@ -26,7 +26,7 @@ from kernelrl.verdict import (
 
 RESOLUTION = 0.5
 """Share of the overhead below which no time is told from another."""
-UNCERTAINTY = 0.4
+UNCERTAINTY = 0.3
 """Share of the overhead by which all times of one process may be off together (benchmarks/timing_honesty.py)."""
 
 

@@ -166,11 +166,13 @@ class Process:
         self._stat = os.open(f"/proc/{self.pid}/stat", os.O_RDONLY)
         self._frozen = False
         try:
-            self.layers: list[str] = self.next_message(None, timeout=30)["ready"]
+            message = self.next_message(None, timeout=30)
         except ProcessFailure as error:
             reason = f"{error}; {self.log_tail().strip()}".rstrip("; ")
             self.close()
             raise InfrastructureError(f"a contestant's process did not start: {reason}") from None
+        self.layers: list[str] = message["ready"]
+        self.settings: dict[str, str] = message["settings"]
         self.freeze()
 
     def __enter__(self) -> Process:
@@ -218,6 +220,20 @@ class Process:
         reply = self.next_message(nonce, timeout)
         self.freeze()
         return reply, time.perf_counter() - started  # work after the answer is paid for until it stands
+
+    def ask_while(self, message: dict[str, Any], timeout: float, work: Callable[[], None]) -> None:
+        """Put a question whose answer says nothing, and do some work until it is there.
+
+        Raises:
+            ProcessFailure
+        """
+        nonce = self.post(message)
+        self.thaw()
+        try:
+            work()
+        finally:
+            self.next_message(nonce, timeout)
+            self.freeze()
 
     def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> str:
         """Send a question and return the nonce that its answer must carry."""
@@ -327,6 +343,7 @@ class Process:
         Raises:
             ValueError: there is no such memory.
         """
+        assert self._frozen, "what runs may change while it is read"
         buffer = torch.empty(num_bytes, dtype=torch.uint8)
         done = 0
         while done < num_bytes:

@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -17,12 +18,12 @@ from kernelrl.executor import compare, machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
 from kernelrl.executor.arena import Arena, Case
 from kernelrl.executor.builder import BadUnit, Builder
-from kernelrl.executor.contestant import SETTINGS
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.findings import Call, Findings
 from kernelrl.executor.operators import library_operators
 from kernelrl.executor.process import ForgedMessage, Needs, Process, ProcessFailure, ProcessTimeout
 from kernelrl.executor.reference import Draw, Reference
+from kernelrl.executor.timing import nothing, time_call
 from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
 
 RECORDED_ONE_IN = 8
@@ -153,7 +154,6 @@ class _Contestant:
         try:
             self.process.watch_memory()
             self.arena.attach(self.process, timeout)
-            settings_before = self._read_state()
             nonce = self.process.post({"do": "load", "source": source, "entry": ENTRY_POINT} | self.ours.init)
             while "build" in (message := self.cores.next_message(self.process, nonce, timeout)):
                 if len(found.builds) >= MAX_BUILDS:
@@ -170,7 +170,7 @@ class _Contestant:
             raise _Ended("runtime_error", f"Loading failed: {message.get('message', '')}")
         if self.must_build and not found.builds:
             raise self._foul("no_kernel", "nothing was compiled")
-        self.state = self._read_state() | {name: settings_before[name] for name in settings_before if name in SETTINGS}
+        self.state = self._read_state() | self.process.settings
         found.stage = "compiled"
 
     def _serve_build(self, unit: Any, builder: Builder) -> None:
@@ -279,6 +279,8 @@ class _Contestant:
         try:
             with self.cores.on_device():
                 self.arena.arrange(self.ours.shapes[0].layout, self._ask)
+                self._ask({"do": "settle"})
+                self.outputs.clear()  # those of the trials are gone by now
         except ProcessFailure as error:
             raise _broke_off(error, "before it was timed", self.settings.run_timeout_s, self.found) from None
         if self.settings.compile_baseline:
@@ -290,9 +292,9 @@ class _Contestant:
     def time_pairs(self) -> None:
         """Time reference and candidate in turn on unseen inputs until the interval is narrow or the budget is spent.
 
-        Each timed call follows an untimed one of its own process on older inputs. Further calls, at unpredictable
-        places, are recorded instead of timed: a candidate that leaves its work to the library when nobody looks must
-        guess when.
+        Further calls, at unpredictable places, are recorded instead of timed: a candidate that leaves its work to the
+        library when nobody looks must guess when. The outputs of a call are looked at while the next process has its
+        untimed call.
         """
         settings, found = self.settings, self.found
         deadline = time.monotonic() + settings.timing_budget_s
@@ -300,43 +302,46 @@ class _Contestant:
         recorded = {secrets.randbelow(settings.min_pairs)}
         recorded |= {turn for turn in range(settings.max_pairs) if secrets.randbelow(RECORDED_ONE_IN) == 0}
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
+        self.ours.settle()
         for _ in range(settings.min_pairs):
             self._ask({"do": "null"})
             found.overheads.append(self.ours.time_nothing())
+        look = nothing
         for turn in range(settings.max_pairs):
             case = self.ours.case(Draw(settings.trials + turn))
             assert case is not None
             if turn in recorded:
-                self._judge_operators(self._time_call(case, "trace")[0])
-            machine.settle_caches(settings.cpu_cache)
-            reference = self.ours.time(case)
-            baseline = None
-            if not isinstance(compiled, str):
-                machine.settle_caches(settings.cpu_cache)
-                baseline = compiled.time(case)
-            machine.settle_caches(settings.cpu_cache)
-            candidate = self._time_call(case, "run")[1]
+                look()  # now: the next call is the same process's, and may write where these outputs lie
+                look = nothing
+                reply, _ = self._time_call(case, nothing, "trace")
+                self._check_call(reply, case)
+                self._judge_operators(reply)
+            reply, reference = self.ours.time(case, look)
+            look = partial(self.ours.check, reply, case)
+            baseline = None if isinstance(compiled, str) else compiled.time(case)
+            reply, candidate = self._time_call(case, look)
+            look = partial(self._check_call, reply, case)
             found.calls.append(Call(reference, candidate, baseline))
             if turn + 1 >= settings.min_pairs:
                 scatter, common = found.widths()
                 if scatter < max(settings.target_width, common) or time.monotonic() > deadline:
-                    return
+                    break
+        look()
 
-    def _time_call(self, case: Case, do: str) -> tuple[dict[str, Any], float]:
-        """Reply and time of one call (in seconds), its outputs checked."""
+    def _time_call(self, case: Case, meanwhile: Callable[[], None], do: str = "run") -> tuple[dict[str, Any], float]:
         try:
-            if do == "run":
-                self._ask({"do": "warm"})
-            self.arena.put(case.image, self._ask)
-            reply, seconds = self.process.ask({"do": do}, self.settings.run_timeout_s)
+            answered = time_call(self.process, self.arena, case, self.settings, meanwhile, do)
         except ProcessFailure as error:
             raise _broke_off(error, "while it was timed", self.settings.run_timeout_s, self.found) from None
         if self.process.has_children():
             raise self._foul("background_work", "a process that it started was still running when its call ended")
+        return answered
+
+    def _check_call(self, reply: dict[str, Any], case: Case) -> None:
+        """Look at what a call in `time_pairs` has left."""
         self._examine(reply, case)
         if self.found.errors:
             raise _Ended("incorrect", f"Wrong output in a timed run: {self.found.errors[0].message}.")
-        return reply, seconds
 
     def check_state(self) -> None:
         """Parameters, random numbers and global settings must be as they were, unless the reference changes them."""

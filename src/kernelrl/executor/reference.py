@@ -18,6 +18,7 @@ from kernelrl.executor.arena import Arena, Case, Shape, span_of, view, write
 from kernelrl.executor.baseline import Baseline, NoBaseline
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.process import Process, ProcessFailure
+from kernelrl.executor.timing import time_call
 from kernelrl.task import Task
 
 _ALIGNMENT = 64
@@ -259,31 +260,35 @@ class Reference:
                 self._baseline = str(error)
         return self._baseline
 
-    def time(self, case: Case) -> float:
-        """Time of one reference call on fresh inputs (in seconds). The caller holds `lock`.
+    def time(self, case: Case, meanwhile: Callable[[], None]) -> tuple[dict[str, Any], float]:
+        """Answer to one call on fresh inputs and its time (in seconds), see `time_call`. The caller holds `lock`."""
+        try:
+            reply, seconds = time_call(self.process, self.arena, case, self.settings, meanwhile)
+        except ProcessFailure as error:
+            raise self._broken(error) from None
+        return self._succeeded(reply), seconds
 
-        Its outputs are compared like a candidate's, so that the call after it finds the processor in the same state.
+    def check(self, reply: dict[str, Any], case: Case) -> None:
+        """Compare the outputs of the call that was just timed like a candidate's.
+
+        So the call after it finds the processor in the same state.
         """
-        self.arena.arrange(case.shape.layout, self._ask)
-        self._ask({"do": "warm"})
-        self.arena.put(case.image, self._ask)
-        reply, seconds = self._time({"do": "run"})
         outputs = zip(case.expected, self._outputs(reply), strict=True)
         if not all(expected.accepts(output) for expected, output in outputs):
             raise TaskError(f"task {self.task.id}: the reference gives different outputs for the same inputs")
         self.arena.changed(case.image, case.shape.layout)
-        return seconds
+
+    def settle(self) -> None:
+        """Call it untimed, as a candidate is before it is timed. The caller holds `lock`."""
+        self.arena.arrange(self.shapes[0].layout, self._ask)
+        self._ask({"do": "settle"})
 
     def time_nothing(self) -> float:
         """Time of a question that asks nothing (in seconds). The caller holds `lock`."""
-        return self._time({"do": "null"})[1]
-
-    def _time(self, question: dict[str, Any]) -> tuple[dict[str, Any], float]:
         try:
-            reply, seconds = self.process.ask(question, self.settings.run_timeout_s)
+            return self.process.ask({"do": "null"}, self.settings.run_timeout_s)[1]
         except ProcessFailure as error:
             raise self._broken(error) from None
-        return self._succeeded(reply), seconds
 
     def close(self) -> None:
         """End its processes."""

@@ -14,6 +14,7 @@ import signal
 import sys
 import sysconfig
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import landlock
@@ -166,6 +167,7 @@ def _drop_capabilities() -> None:
     _LIBC.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
 
 
+@cache
 def system_paths() -> tuple[str, ...]:
     """Folders and files that every Python process with torch needs to read."""
     python = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}

@@ -12,9 +12,6 @@ from kernelrl.executor.api import ExecutorSettings
 
 SPIN_COUNT = "1000"
 """OpenMP's threads spin this long (some 30 µs) before they sleep: spinning ones are slow to stop, and in the way."""
-KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
-"""Contestants use the memory of outputs again rather than give it back: a young process would pay page faults that an
-old one, such as the reference's, does not."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,7 @@ def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
         "PATH": os.environ.get("PATH", os.defpath),
         "OMP_NUM_THREADS": str(num_threads(settings)),
         "GOMP_SPINCOUNT": SPIN_COUNT,
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),  # what contestants free, they keep
         "LC_ALL": "C.UTF-8",
         "TRITON_DEFAULT_FP_FUSION": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -55,4 +53,4 @@ def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": device}
     else:
         environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return environment | KEPT_MEMORY
+    return environment
