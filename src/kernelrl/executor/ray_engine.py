@@ -22,6 +22,8 @@ from kernelrl.verdict import Verdict
 
 CONNECT_S = 10.0
 """Time for a cluster to accept a connection (in seconds)."""
+CLIENT_TRIES = 3
+"""By `ray://`, whose proxy forks a process for each client beside running threads: one in some dies as it starts."""
 
 
 class RayExecutor(Executor):
@@ -178,7 +180,13 @@ def attach(cluster: ClusterSettings) -> bool:
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         _knock(address)
-        ray.init(address, namespace="kernelrl", logging_level=logging.ERROR, **options)
+        for tries_left in reversed(range(CLIENT_TRIES if address.startswith("ray://") else 1)):
+            try:
+                ray.init(address, namespace="kernelrl", logging_level=logging.ERROR, **options)
+                break
+            except ConnectionError:
+                if not tries_left:
+                    raise
     except (OSError, RuntimeError, ValueError) as error:  # ConnectionError is an OSError
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         name = "executor.cluster.address" if cluster.address else "RAY_ADDRESS"
