@@ -73,6 +73,10 @@ def _warm_up() -> None:
     import triton.language  # noqa: F401
     import tvm_ffi.cpp  # noqa: F401
 
+    if "TRITON_INTERPRET" in os.environ:
+        from kernelrl.executor import programs
+
+        programs.install()
     system_paths()  # found once for all that are forked
     with contestant.OperatorRecord():  # its first use imports much
         torch.empty(1).view(1)

@@ -1,0 +1,31 @@
+"""Many programs at a time leave in memory what one after the other does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KERNELS = Path(__file__).parent / "triton_kernels.py"
+CASES = re.findall(r"^@case\ndef (\w+)", KERNELS.read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    environment = os.environ | {"TRITON_INTERPRET": "1"}  # read when triton.language is imported
+    result = subprocess.run([sys.executable, KERNELS], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_memory_is_as_if_programs_ran_one_by_one(found: dict[str, Any], case: str) -> None:
+    assert found[case]["equal"]
+    assert found[case]["shared"] == int(case.startswith(("apart", "by_rows"))), "batches are made where they can be"

@@ -1,0 +1,408 @@
+"""Kernels for `test_programs.py`, which runs this file in Triton's interpreter: one program at a time, then in batches.
+
+Prints a JSON object: for each case whether both left the same in memory, and how many of their numbers in the grid the
+programs of a batch had to share in the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import torch
+import triton
+import triton.language as tl
+
+from kernelrl.executor import programs
+
+CASES: list[Callable[[], list[torch.Tensor]]] = []
+GENERATOR = torch.Generator()
+
+
+def case(function: Callable[[], list[torch.Tensor]]) -> Callable[[], list[torch.Tensor]]:
+    CASES.append(function)
+    return function
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, generator=GENERATOR).to(dtype)
+
+
+@triton.jit
+def _activation(x):
+    return tl.where(x > 0, x, 0.1 * x)
+
+
+@triton.jit
+def _elementwise(x_ptr, y_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    x = tl.load(x_ptr + at, mask=mask)
+    y = tl.load(y_ptr + at, mask=mask, other=1.0).to(tl.float32)
+    tl.store(out_ptr + at, _activation(x) * tl.exp(-tl.abs(y)) + scale, mask=mask)
+
+
+@case
+def elementwise_with_a_tail_and_a_helper() -> list[torch.Tensor]:
+    x, y = random(5001), random(5001)
+    out = torch.full((5100,), 7.0)
+    _elementwise[(triton.cdiv(5001, 128),)](x, y, out, 5001, 0.5, BLOCK=128)
+    return [out]
+
+
+@case
+def sixteen_bits() -> list[torch.Tensor]:
+    outs = []
+    for dtype in (torch.float16, torch.bfloat16):
+        x, y = random(3000, dtype=dtype), random(3000, dtype=dtype)
+        outs.append(torch.zeros_like(x))
+        _elementwise[(24,)](x, y, outs[-1], 3000, 0.5, BLOCK=128)
+    return outs
+
+
+@case
+def in_place() -> list[torch.Tensor]:
+    x, y = random(4000), random(4000)
+    _elementwise[(32,)](x, y, x, 4000, 0.5, BLOCK=128)
+    return [x]
+
+
+@triton.jit
+def _softmax(x_ptr, out_ptr, stride, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride + at, mask=at < n, other=-float("inf"))
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * stride + at, e / tl.sum(e, axis=0), mask=at < n)
+
+
+@case
+def softmax_of_rows() -> list[torch.Tensor]:
+    x = random(60, 100)
+    out = torch.empty_like(x)
+    _softmax[(60,)](x, out, 100, 100, BLOCK=128)
+    return [out]
+
+
+@triton.jit
+def _layer_norm(x_ptr, weight_ptr, out_ptr, mean_ptr, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    squares = tl.zeros([BLOCK], dtype=tl.float32)
+    for start in range(0, n, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * n + at, mask=at < n, other=0.0)
+        total += x
+        squares += x * x
+    mean = tl.sum(total) / n
+    scale = tl.rsqrt(tl.sum(squares) / n - mean * mean + 1e-5)
+    tl.store(mean_ptr + row, mean)
+    for start in range(0, n, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * n + at, mask=at < n, other=0.0)
+        weight = tl.load(weight_ptr + at, mask=at < n, other=0.0)
+        tl.store(out_ptr + row * n + at, (x - mean) * scale * weight, mask=at < n)
+
+
+@case
+def layer_norm_in_two_passes() -> list[torch.Tensor]:
+    x, weight = random(50, 200), random(200)
+    out, mean = torch.empty_like(x), torch.empty(50)
+    _layer_norm[(50,)](x, weight, out, mean, 200, BLOCK=64)
+    return [out, mean]
+
+
+@triton.jit
+def _matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BN + tl.arange(0, BN)
+    inner = tl.arange(0, BK)
+    a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
+    b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]
+    sums = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BK)):
+        left = K - k * BK
+        a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (inner[None, :] < left), other=0.0)
+        b = tl.load(b_ptrs, mask=(inner[:, None] < left) & (columns[None, :] < N), other=0.0)
+        sums = tl.dot(a, b, sums)
+        a_ptrs += BK
+        b_ptrs += BK * N
+    c_ptrs = c_ptr + rows[:, None] * N + columns[None, :]
+    tl.store(c_ptrs, sums, mask=(rows[:, None] < M) & (columns[None, :] < N))
+
+
+@case
+def matmul_in_tiles() -> list[torch.Tensor]:
+    a, b = random(90, 50), random(50, 70)
+    c = torch.empty(90, 70)
+    _matmul[(6, 5)](a, b, c, 90, 70, 50, BM=16, BN=16, BK=16)
+    return [c]
+
+
+@triton.jit
+def _transpose(x_ptr, out_ptr, rows, columns, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i[:, None] * columns + j[None, :])
+    tl.store(out_ptr + j[:, None] * rows + i[None, :], tl.trans(x) + x.T)
+
+
+@case
+def transposed_tiles() -> list[torch.Tensor]:
+    x = random(64, 80)
+    out = torch.empty(80, 64)
+    _transpose[(4, 5)](x, out, 64, 80, BLOCK=16)
+    return [out]
+
+
+@triton.jit
+def _statistics(x_ptr, values_ptr, places_ptr, sums_ptr, n: tl.constexpr):
+    row = tl.program_id(0)
+    x = tl.load(x_ptr + row * n + tl.arange(0, n))
+    value, place = tl.max(x, axis=0, return_indices=True)
+    tl.store(values_ptr + row, value)
+    tl.store(places_ptr + 2 * row, place)
+    tl.store(places_ptr + 2 * row + 1, tl.argmin(x, axis=0))
+    tl.store(sums_ptr + row * n + tl.arange(0, n), tl.cumsum(x, axis=0) + tl.cumsum(x, axis=0, reverse=True))
+    square = tl.reshape(x, (8, n // 8))
+    tl.store(values_ptr + 40 + row, tl.sum(tl.sum(square, axis=1) * tl.min(square, axis=1)))
+    tl.store(values_ptr + 80 + row + tl.arange(0, 1), tl.sum(square, keep_dims=True).reshape(1))
+
+
+@case
+def reductions_and_scans() -> list[torch.Tensor]:
+    x = random(40, 32)
+    values, places, sums = torch.empty(120), torch.empty(80, dtype=torch.int32), torch.empty(40, 32)
+    _statistics[(40,)](x, values, places, sums, n=32)
+    return [values, places, sums]
+
+
+@triton.jit
+def _shapes(x_ptr, out_ptr, n: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, n)
+    x = tl.load(x_ptr + row * n + at)
+    even, odd = tl.split(tl.reshape(x, (n // 2, 2)))
+    both = tl.reshape(tl.join(odd, even), (n,))
+    both += tl.reshape(tl.permute(tl.reshape(x, (2, 2, n // 4)), (2, 0, 1)), (n,))
+    both += tl.gather(x, (at + row) % n, axis=0)
+    both += tl.reshape(tl.broadcast_to(tl.expand_dims(even, 0), (2, n // 2)), (n,))
+    tl.store(out_ptr + row * n + at, both)
+
+
+@case
+def shapes() -> list[torch.Tensor]:
+    x = random(30, 16)
+    out = torch.empty_like(x)
+    _shapes[(30,)](x, out, n=16)
+    return [out]
+
+
+@triton.jit
+def _integers(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    x = (x // 3) ^ (x % 5) + (x << 2) - (x >> 1)
+    x += tl.cdiv(x, 7) + tl.minimum(x, 3) + (tl.rand(n, at) * 100).to(tl.int32)
+    tl.store(out_ptr + at, tl.where((x > 3) & (x < 1000), x, -x))
+
+
+@case
+def integers_and_random_numbers() -> list[torch.Tensor]:
+    x = torch.randint(-1000, 1000, (640,), generator=GENERATOR, dtype=torch.int32)
+    out = torch.empty_like(x)
+    _integers[(20,)](x, out, 640, BLOCK=32)
+    return [out]
+
+
+@triton.jit
+def _histogram_by_atomics(x_ptr, counts_ptr, total_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.atomic_add(counts_ptr + (tl.abs(x) * 4).to(tl.int32), x, mask=at < n)
+    tl.atomic_add(total_ptr, 1)
+
+
+@case
+def atomic_sums() -> list[torch.Tensor]:
+    x = random(1000)
+    counts, total = torch.zeros(64), torch.zeros(1, dtype=torch.int32)
+    _histogram_by_atomics[(32,)](x, counts, total, 1000, BLOCK=32)
+    return [counts, total]
+
+
+@triton.jit
+def _same_place(x_ptr, out_ptr, flag, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    if flag > 0:
+        x = -x
+    tl.store(out_ptr + tl.arange(0, BLOCK) % 4, x)
+
+
+@case
+def the_last_one_that_writes_wins() -> list[torch.Tensor]:
+    x, out = random(320), torch.zeros(4)
+    _same_place[(20,)](x, out, 1, BLOCK=16)
+    return [out]
+
+
+@triton.jit
+def _branch(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    number = tl.program_id(0)
+    at = number * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + at, x)
+    if number % 3 == 0:
+        tl.store(out_ptr + at, x * 2)
+
+
+@case
+def apart_a_branch_on_the_number() -> list[torch.Tensor]:
+    x = random(320)
+    out = torch.zeros(320)
+    _branch[(20,)](x, out, BLOCK=16)
+    return [out]
+
+
+@triton.jit
+def _loop(x_ptr, out_ptr):
+    number = tl.program_id(0)
+    total = 0.0
+    for at in range(number):
+        total += tl.load(x_ptr + at)
+    tl.store(out_ptr + number, total)
+
+
+@case
+def apart_a_loop_of_different_lengths() -> list[torch.Tensor]:
+    x, out = random(20), torch.zeros(20)
+    _loop[(20,)](x, out)
+    return [out]
+
+
+@triton.jit
+def _causal(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    number, head = tl.program_id(0), tl.program_id(1)
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for block in range(0, number + 1):
+        total += tl.load(x_ptr + head * n + block * BLOCK + tl.arange(0, BLOCK))
+    tl.store(out_ptr + head * n + number * BLOCK + tl.arange(0, BLOCK), total)
+
+
+@case
+def by_rows_of_the_grid() -> list[torch.Tensor]:
+    x = random(6, 160)
+    out = torch.zeros(6, 160)
+    _causal[(10, 6)](x, out, 160, BLOCK=16)
+    return [out]
+
+
+@triton.jit
+def _neighbour(x_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at + 1, tl.load(x_ptr + at) + 1)
+
+
+@case
+def apart_each_reads_what_the_last_one_wrote() -> list[torch.Tensor]:
+    x = random(400)
+    _neighbour[(20,)](x, BLOCK=16)
+    return [x]
+
+
+@triton.jit
+def _neighbours_later(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at))
+    before = tl.load(out_ptr + at - 1, mask=at > 0, other=0.0)
+    tl.store(out_ptr + at, before * 0.5)
+
+
+@case
+def apart_a_read_of_what_another_has_written() -> list[torch.Tensor]:
+    x, out = random(320), torch.zeros(320)
+    _neighbours_later[(20,)](x, out, BLOCK=16)
+    return [out]
+
+
+@triton.jit
+def _twice(x_ptr, out_ptr):
+    number = tl.program_id(0)
+    tl.store(out_ptr + number, 1.0)
+    tl.store(out_ptr + number // 2, tl.load(x_ptr + number))
+
+
+@case
+def apart_two_writes_to_one_place() -> list[torch.Tensor]:
+    x, out = random(20), torch.zeros(20)
+    _twice[(20,)](x, out)
+    return [out]
+
+
+@triton.jit
+def _product(a, b):
+    return a * b
+
+
+@triton.jit
+def _own_reduction(x_ptr, out_ptr, n: tl.constexpr):
+    row = tl.program_id(0)
+    x = tl.load(x_ptr + row * n + tl.arange(0, n))
+    tl.store(out_ptr + row, tl.reduce(x, 0, _product))
+
+
+@case
+def apart_a_reduction_of_its_own() -> list[torch.Tensor]:
+    x, out = random(20, 8), torch.zeros(20)
+    _own_reduction[(20,)](x, out, n=8)
+    return [out]
+
+
+@triton.jit
+def _fails_late(x_ptr, BLOCK: tl.constexpr):
+    number = tl.program_id(0)
+    at = number * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at) * 2)
+    if number == 7:
+        tl.static_assert(False)
+
+
+@case
+def apart_one_program_fails() -> list[torch.Tensor]:
+    x = random(320)
+    try:
+        _fails_late[(20,)](x, BLOCK=16)
+    except Exception as error:
+        x = torch.cat([x, torch.tensor([float(len(type(error).__name__))])])
+    return [x]
+
+
+def run(function: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
+    GENERATOR.manual_seed(0)
+    return function()
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return all(
+        a.dtype == b.dtype and torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def main() -> None:
+    expected = [run(function) for function in CASES]
+    programs.install()
+    found = {}
+    for function, wanted in zip(CASES, expected, strict=True):
+        programs._EXPERIENCE.clear()
+        equal = [same(run(function), wanted) for _ in range(4)]
+        found[function.__name__] = {
+            "equal": all(equal),
+            "shared": max((each.shared for each in programs._EXPERIENCE.values()), default=None),
+        }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
