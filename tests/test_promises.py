@@ -19,6 +19,7 @@ from kernelrl.executor import Executor, ExecutorSettings, machine, make_executor
 from kernelrl.executor.arena import Case, Shape
 from kernelrl.executor.compare import Expected
 from kernelrl.executor.distributions import DISTRIBUTIONS, redraw
+from kernelrl.executor.process import nothing
 from kernelrl.executor.timing import time_call
 from kernelrl.task import Task
 
@@ -282,13 +283,12 @@ class Diary:
     def __init__(self) -> None:
         self.pages: list[str] = []
 
-    def ask(self, message: dict[str, str], timeout: float) -> tuple[dict[str, str], float]:
+    def ask(
+        self, message: dict[str, str], timeout: float, meanwhile: Callable[[], None] = nothing
+    ) -> tuple[dict[str, str], float]:
         self.pages.append(message["do"])
+        meanwhile()
         return {}, 0.0
-
-    def ask_while(self, message: dict[str, str], timeout: float, work: Callable[[], None]) -> None:
-        self.pages.append(message["do"])
-        work()
 
     def arrange(self, layout: object, ask: object) -> None:
         self.pages.append("arrange")

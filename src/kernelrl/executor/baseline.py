@@ -8,8 +8,8 @@ from kernelrl.errors import TaskError
 from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.arena import Arena, Case
 from kernelrl.executor.cores import Cores
-from kernelrl.executor.process import Process, ProcessFailure
-from kernelrl.executor.timing import nothing, time_call
+from kernelrl.executor.process import Process, ProcessFailure, nothing
+from kernelrl.executor.timing import time_call
 from kernelrl.task import Task
 
 COMPILE_TIMEOUT_S = 180.0

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernelrl.executor.process import Process, ProcessTimeout
+from kernelrl.executor.process import Process, ProcessTimeout, nothing
 from kernelrl.verdict import Spent
 
 
@@ -136,24 +136,35 @@ class Cores:
                 self._groups.discard(group)
                 self.clock.waiting += self._paused_s - paused
 
-    def ask(self, process: Process, message: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def ask(
+        self, process: Process, message: dict[str, Any], timeout: float, meanwhile: Callable[[], None] = nothing
+    ) -> dict[str, Any]:
         """A process's answer, as soon as nothing is measured; at once where the process is being measured itself.
 
         Raises:
             ProcessFailure
         """
         if process.pid in self._measured:
-            return process.ask(message, timeout)[0]
-        return self.next_message(process, process.post(message), timeout)
+            return process.ask(message, timeout, meanwhile=meanwhile)[0]
+        return self.next_message(process, process.post(message), timeout, meanwhile)
 
-    def next_message(self, process: Process, nonce: str, timeout: float) -> dict[str, Any]:
+    def next_message(
+        self, process: Process, nonce: str, timeout: float, meanwhile: Callable[[], None] = nothing
+    ) -> dict[str, Any]:
         """What a frozen process says next, given `timeout` seconds in which it was not stopped for a measurement.
+
+        Args:
+            process: goes on and is frozen again.
+            nonce: that an answer must carry.
+            timeout: in seconds.
+            meanwhile: work to do while it runs.
 
         Raises:
             ProcessFailure
         """
         with self.stoppable(process.pid):
             process.thaw()
+            meanwhile()
             while True:
                 paused = self._paused_s
                 try:

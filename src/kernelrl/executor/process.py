@@ -140,6 +140,10 @@ def explain_status(status: int | None) -> str:
     return f"exited with status {os.WEXITSTATUS(status)}"
 
 
+def nothing() -> None:
+    """No work."""
+
+
 class Process:
     """One contestant, frozen except between a question and its answer.
 
@@ -208,8 +212,20 @@ class Process:
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), num_bytes, max(0, size - num_bytes)).decode("utf-8", "replace")
 
-    def ask(self, message: dict[str, Any], timeout: float, fds: tuple[int, ...] = ()) -> tuple[dict[str, Any], float]:
+    def ask(
+        self,
+        message: dict[str, Any],
+        timeout: float,
+        fds: tuple[int, ...] = (),
+        meanwhile: Callable[[], None] = nothing,
+    ) -> tuple[dict[str, Any], float]:
         """Put a question: the answer within `timeout` seconds, and the time between thawing and freezing (in seconds).
+
+        Args:
+            message: the question.
+            timeout: for the answer (in seconds).
+            fds: descriptors that go with it.
+            meanwhile: work to do until the answer is there; the time may then be that of the work.
 
         Raises:
             ProcessFailure
@@ -217,23 +233,12 @@ class Process:
         nonce = self.post(message, fds)
         started = time.perf_counter()
         self.thaw()
-        reply = self.next_message(nonce, timeout)
-        self.freeze()
-        return reply, time.perf_counter() - started  # work after the answer is paid for until it stands
-
-    def ask_while(self, message: dict[str, Any], timeout: float, work: Callable[[], None]) -> None:
-        """Put a question whose answer says nothing, and do some work until it is there.
-
-        Raises:
-            ProcessFailure
-        """
-        nonce = self.post(message)
-        self.thaw()
         try:
-            work()
+            meanwhile()
         finally:
-            self.next_message(nonce, timeout)
+            reply = self.next_message(nonce, timeout)
             self.freeze()
+        return reply, time.perf_counter() - started  # work after the answer is paid for until it stands
 
     def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> str:
         """Send a question and return the nonce that its answer must carry."""

@@ -12,6 +12,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import torch
+
 from kernelrl import dialects
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.executor import compare, machine, wire
@@ -21,9 +23,9 @@ from kernelrl.executor.builder import BadUnit, Builder
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.findings import Call, Findings
 from kernelrl.executor.operators import library_operators
-from kernelrl.executor.process import ForgedMessage, Needs, Process, ProcessFailure, ProcessTimeout
+from kernelrl.executor.process import ForgedMessage, Needs, Process, ProcessFailure, ProcessTimeout, nothing
 from kernelrl.executor.reference import Draw, Reference
-from kernelrl.executor.timing import nothing, time_call
+from kernelrl.executor.timing import time_call
 from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
 
 RECORDED_ONE_IN = 8
@@ -204,22 +206,27 @@ class _Contestant:
         raise _Ended("not_run", f"Compiled for {arch} and not run: there is no GPU here.")
 
     def run_trials(self, source: str, builder: Builder) -> None:
-        """Check outputs on fresh inputs, with a record of the library operators that run."""
+        """Check outputs on fresh inputs, with a record of the library operators that run.
+
+        The values of one call are compared while the next one runs.
+        """
         found = self.found
         with self.cores.holding(self.ours.lock), self.cores.making_reference():
             cases = [self.ours.case(draw) for draw in self.ours.draws()]
             reference_peak = self.ours.peak_memory() if self.measures_memory else None
+        compare_values = nothing
         for case in cases:
             assert case is not None
-            reply = self._call(case, {"do": "trace", "profiled": found.coverage is None})
+            reply = self._call(case, {"do": "trace", "profiled": found.coverage is None}, compare_values)
             if found.memory is None and reference_peak is not None:
                 peak = self.process.peak_memory(self.ours.arena_bytes)
                 found.memory = Memory(candidate_mb=peak / 2**20, reference_mb=reference_peak / 2**20)
-            self._examine(reply, case)
+            compare_values = self._examine(reply, case)
             self._judge_operators(reply)
             if found.stage == "compiled":
                 self._assemble(reply, source, builder)
             found.stage = "ran"
+        compare_values()
         if found.errors:
             first = found.errors[0]
             where = "" if first.inputs == "task" else f" on hidden inputs ({first.inputs})"
@@ -241,18 +248,18 @@ class _Contestant:
                 self.found.stage = "legal"
                 raise _Ended("compile_error", f"{built.kernel} does not compile for {arch}:\n{built.log}")
 
-    def _call(self, case: Case, question: dict[str, Any]) -> dict[str, Any]:
+    def _call(self, case: Case, question: dict[str, Any], meanwhile: Callable[[], None]) -> dict[str, Any]:
         """One call of `forward` that is not timed."""
         timeout = self.settings.run_timeout_s
         try:
             self.arena.arrange(case.shape.layout, self._ask)
             self.arena.put(case.image, self._ask)
-            return self._ask(question)
+            return self._ask(question, meanwhile)
         except ProcessFailure as error:
             raise _broke_off(error, "while it ran", timeout, self.found) from None
 
-    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        return self.cores.ask(self.process, message, self.settings.run_timeout_s)
+    def _ask(self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing) -> dict[str, Any]:
+        return self.cores.ask(self.process, message, self.settings.run_timeout_s, meanwhile)
 
     def _judge_operators(self, reply: dict[str, Any]) -> None:
         found = self.found
@@ -339,7 +346,7 @@ class _Contestant:
 
     def _check_call(self, reply: dict[str, Any], case: Case) -> None:
         """Look at what a call in `time_pairs` has left."""
-        self._examine(reply, case)
+        self._examine(reply, case)()
         if self.found.errors:
             raise _Ended("incorrect", f"Wrong output in a timed run: {self.found.errors[0].message}.")
 
@@ -361,8 +368,12 @@ class _Contestant:
         state = self._ask({"do": "state"}).get("state")
         return state if isinstance(state, dict) else {}
 
-    def _examine(self, reply: dict[str, Any], case: Case) -> None:
-        """After one call, with the process frozen: read and compare the outputs, and look for foul play."""
+    def _examine(self, reply: dict[str, Any], case: Case) -> Callable[[], None]:
+        """After one call, with the process frozen: read the outputs and look for foul play.
+
+        Returns:
+            The comparison of the values that were read, which needs the process no more.
+        """
         found = self.found
         trial = found.trials
         found.trials += 1
@@ -375,17 +386,27 @@ class _Contestant:
             readable = _as_list(self.arena.outputs(reply, self._ask))
         except ProcessFailure as error:
             raise _broke_off(error, "after it ran", self.settings.run_timeout_s, self.found) from None
-        errors = self._compare(case, reply.get("done"), described, readable, trial)
+        outputs, errors = self._read(case, reply.get("done"), described, readable, trial)
         found.errors.extend(errors)
         self._check_inputs(case, trial)
         if not self.ours.returns_input:
             for item in described:
                 if isinstance(item, dict) and self.arena.owns(item.get("pointer")):
                     raise self._foul("output_aliases_input", "an output lies in the memory of an input")
+
+        def compare_values() -> None:
+            for expected, output in outputs:
+                if not expected.accepts(output):
+                    found.errors.append(expected.mismatch(trial, case.inputs, output))
+
         if errors:
             self.outputs.clear()
-        elif not self.ours.reuses_outputs and not self.ours.returns_input:
-            self._check_reuse(case, described)
+        elif not self.ours.reuses_outputs and not self.ours.returns_input and self._reuses(case, described):
+            compare_values()
+            if not found.errors:  # of what is wrong, that is all there is to say
+                raise self._foul("output_reused", "an output lies in the memory of an earlier call's")
+            return nothing
+        return compare_values
 
     def _check_inputs(self, case: Case, trial: int) -> None:
         """Inputs are as they were written, and those that the reference changes as it changes them."""
@@ -398,43 +419,43 @@ class _Contestant:
                 if not expected.accepts(inputs[index]):
                     self.found.errors.append(expected.mismatch(trial, case.inputs, inputs[index]))
 
-    def _check_reuse(self, case: Case, described: list[dict[str, Any]]) -> None:
-        """An output must not lie where one of the two calls before lies: the contestant's process still holds those."""
+    def _reuses(self, case: Case, described: list[dict[str, Any]]) -> bool:
+        """Whether an output lies where one of the two calls before lies: the contestant's process still holds those."""
         outputs = [
             (item["pointer"], expected.low.numel() * wire.DTYPES[expected.dtype].itemsize)
             for item, expected in zip(described, case.expected, strict=True)
         ]
-        for pointer, num_bytes in outputs:
-            for earlier, earlier_bytes in chain.from_iterable(self.outputs):
-                if num_bytes and pointer < earlier + earlier_bytes and earlier < pointer + num_bytes:
-                    raise self._foul("output_reused", "an output lies in the memory of an earlier call's")
+        before = list(chain.from_iterable(self.outputs))
         self.outputs = [*self.outputs[-1:], outputs]
+        return any(
+            num_bytes and pointer < earlier + earlier_bytes and earlier < pointer + num_bytes
+            for pointer, num_bytes in outputs
+            for earlier, earlier_bytes in before
+        )
 
-    def _compare(
+    def _read(
         self, case: Case, form: Any, described: list[Any], readable: list[Any], trial: int
-    ) -> list[TrialError]:
-        """Errors of outputs: their form as they were `described`, their values where they are `readable`."""
+    ) -> tuple[list[tuple[compare.Expected, torch.Tensor]], list[TrialError]]:
+        """Copies of outputs, with what they should be, and what is wrong with their form."""
         try:
             form = wire.normalised(form)
         except RecursionError:
             form = None
         if form != case.shape.form or len(described) != len(case.expected):
             message = f"forward returned {len(described)} tensors in another structure, expected {len(case.expected)}"
-            return [TrialError(trial=trial, kind="count", inputs=case.inputs, message=message)]
-        errors = []
+            return [], [TrialError(trial=trial, kind="count", inputs=case.inputs, message=message)]
+        outputs, errors = [], []
         for index, (expected, item) in enumerate(zip(case.expected, described, strict=True)):
             error = compare.form_error(trial, case.inputs, index, expected, item)
             if error is None:
                 try:
-                    output = self.process.tensor(item | {"pointer": readable[index]["pointer"]})
+                    outputs.append((expected, self.process.tensor(item | {"pointer": readable[index]["pointer"]})))
                 except (ValueError, TypeError, LookupError) as unreadable:
                     message = f"output {index}: {unreadable}"
                     error = TrialError(trial=trial, kind="layout", inputs=case.inputs, message=message)
-                else:
-                    error = None if expected.accepts(output) else expected.mismatch(trial, case.inputs, output)
             if error is not None:
                 errors.append(error)
-        return errors
+        return outputs, errors
 
     def _foul(self, rule: str, evidence: str) -> _Ended:
         self.found.violations.append(Violation(rule=rule, evidence=evidence))

@@ -40,11 +40,7 @@ def time_call(
         return process.ask(message, settings.run_timeout_s)[0]
 
     arena.arrange(case.shape.layout, ask)
-    process.ask_while({"do": "warm"}, settings.run_timeout_s, meanwhile)
+    process.ask({"do": "warm"}, settings.run_timeout_s, meanwhile=meanwhile)
     arena.put(case.image, ask)
     machine.settle_caches(settings.cpu_cache)
     return process.ask({"do": do}, settings.run_timeout_s)
-
-
-def nothing() -> None:
-    """No work."""
