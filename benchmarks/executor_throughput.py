@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = parser.parse_args()
     result: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "ratio": {}, "ratio_seen": {}, "seconds": {}}
+    result["wakeup_us"] = _wakeup()
     with tempfile.TemporaryDirectory() as cache:
         with make_executor({"cache_dir": cache, "build_timeout_s": 300.0}) as executor:
             for kind in options.kinds:
@@ -117,6 +118,19 @@ def main() -> None:
             result["build_cpu_s"] = _build_cpu(executor)
             result["idle_worker_mb"] = _idle_workers(executor)
     print(json.dumps(result)) if options.json else make_console().print(_table(result))
+
+
+def _wakeup() -> float:
+    """Time in which one process wakes another on this machine (in microseconds): a verdict takes some 200 of them."""
+    microseconds = []
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as echo:
+        assert echo.stdin is not None and echo.stdout is not None
+        for _ in range(5000):
+            started = time.perf_counter()
+            echo.stdin.write(b"x")
+            echo.stdout.read(1)
+            microseconds.append((time.perf_counter() - started) / 2 * 1e6)
+    return float(np.median(microseconds))
 
 
 def _source(kind: str, number: int) -> str:
@@ -229,7 +243,8 @@ def _table(result: dict[str, Any]) -> Table:
     table.caption = (
         f"overhead of a warm evaluation: p50 {overhead['p50']:.0f} ms, p99 {overhead['p99']:.0f} ms; build of a "
         f"ten-line kernel {result['build_cpu_s']:.2f} s of CPU; idle worker {result['idle_worker_mb']:.0f} MiB; "
-        f"first verdict of a new executor {result['start_s']:.1f} s"
+        f"first verdict of a new executor {result['start_s']:.1f} s; one process wakes another in "
+        f"{result['wakeup_us']:.0f} µs"
     )
     return table
 

@@ -70,15 +70,16 @@ def main(control: socket.socket) -> None:
 
 def _warm_up() -> None:
     import torch.utils.cpp_extension
-    import triton.language  # noqa: F401
+    import triton.language
     import tvm_ffi.cpp  # noqa: F401
 
+    triton.runtime.jit.mangle_type(0)  # its first use imports much
     if "TRITON_INTERPRET" in os.environ:
         from kernelrl.executor import programs
 
         programs.install()
     system_paths()  # found once for all that are forked
-    with contestant.OperatorRecord():  # its first use imports much
+    with contestant.OperatorRecord():  # so does this one's
         torch.empty(1).view(1)
 
 
