@@ -166,13 +166,14 @@ def _statistics(x_ptr, values_ptr, places_ptr, sums_ptr, n: tl.constexpr):
     tl.store(sums_ptr + row * n + tl.arange(0, n), tl.cumsum(x, axis=0) + tl.cumsum(x, axis=0, reverse=True))
     square = tl.reshape(x, (8, n // 8))
     tl.store(values_ptr + 40 + row, tl.sum(tl.sum(square, axis=1) * tl.min(square, axis=1)))
+    tl.store(values_ptr + 120 + row, tl.sum(tl.trans(square)))
     tl.store(values_ptr + 80 + row + tl.arange(0, 1), tl.sum(square, keep_dims=True).reshape(1))
 
 
 @case
 def reductions_and_scans() -> list[torch.Tensor]:
     x = random(40, 32)
-    values, places, sums = torch.empty(120), torch.empty(80, dtype=torch.int32), torch.empty(40, 32)
+    values, places, sums = torch.empty(160), torch.empty(80, dtype=torch.int32), torch.empty(40, 32)
     _statistics[(40,)](x, values, places, sums, n=32)
     return [values, places, sums]
 

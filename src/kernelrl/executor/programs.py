@@ -472,26 +472,23 @@ def _reduce(input: Any, axis: int | None, combine_fn: Any, keep_dims: bool = Fal
     rank = len(tensor.shape)
     if not rank or (axis is not None and not -rank <= axis < rank):
         raise _Apart
-    if axis is None:
-        data = data.reshape(len(data), -1)
-    along = 1 if axis is None else axis % rank + 1
+    # all axes at once, not reshaped to one: so NumPy adds in the order in which it adds those of one program
+    along = tuple(range(1, data.ndim)) if axis is None else axis % rank + 1
 
-    def shaped(values: np.ndarray, dtype: Any) -> Any:
-        if keep_dims:
-            values = values.reshape(-1, *(1,) * rank) if axis is None else np.expand_dims(values, along)
-        return _as_tensor(values, dtype)
+    def over(function: Callable[..., np.ndarray], dtype: Any = kind) -> Any:
+        return _as_tensor(function(data, axis=along, keepdims=keep_dims), dtype)
 
     found: tuple[Any, ...]
     if combine_fn is standard._sum_combine:
-        found = (shaped(np.sum(data, axis=along), kind),)
+        found = (over(np.sum),)
     elif combine_fn is standard._elementwise_max:
-        found = (shaped(np.nanmax(data, axis=along), kind),)
+        found = (over(np.nanmax),)
     elif combine_fn is standard._elementwise_min:
-        found = (shaped(np.nanmin(data, axis=along), kind),)
+        found = (over(np.nanmin),)
     elif combine_fn in (standard._argmax_combine_tie_break_left, standard._argmax_combine_tie_break_fast):
-        found = shaped(np.nanmax(data, axis=along), kind), shaped(np.nanargmax(data, axis=along), tl.int32)
+        found = over(np.nanmax), over(np.nanargmax, tl.int32)
     elif combine_fn in (standard._argmin_combine_tie_break_left, standard._argmin_combine_tie_break_fast):
-        found = shaped(np.nanmin(data, axis=along), kind), shaped(np.nanargmin(data, axis=along), tl.int32)
+        found = over(np.nanmin), over(np.nanargmin, tl.int32)
     else:
         raise _Apart
     return found if isinstance(input, tuple) else found[0]
