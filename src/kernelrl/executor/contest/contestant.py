@@ -29,11 +29,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor import wire
-from kernelrl.executor.building.cubin import recorded_launches
 from kernelrl.executor.confinement.sandbox import Limits, confine, tie_to_parent
 from kernelrl.executor.contest import allocator
 from kernelrl.executor.contest.gpu import Gpu, library_share
-from kernelrl.executor.processes.warming import SPIN_COUNT
+from kernelrl.executor.contest.launches import recorded_launches
 
 MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
@@ -66,6 +65,7 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
     scratch = Path(spec["scratch"])
     path, cuda = os.environ.get("PATH", os.defpath), spec["device"] == "cuda"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    spin_count = os.environ["GOMP_SPINCOUNT"]
     os.environ.clear()
     os.environ.update({name: str(scratch) for name in FOLDERS})
     tempfile.tempdir = str(scratch)  # the forkserver may have looked for one already
@@ -77,7 +77,7 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
         os.environ["TRITON_INTERPRET"] = "1"
         _take_first_config()
     # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
-    os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), SPIN_COUNT
+    os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), spin_count
     limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
     layers = confine(scratch, limits, may_exec=spec["may_exec"], filtered=spec["filtered"], cuda=cuda)
     torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
