@@ -6,6 +6,7 @@ import ast
 import io
 import tokenize
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TypeVar
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -30,6 +31,18 @@ def replace_statement(source: str, old: ast.stmt, new: str) -> str:
     """The source with a module-level statement replaced."""
     lines = source.splitlines(keepends=True)
     return "".join([*lines[: old.lineno - 1], new.rstrip() + "\n", *lines[old.end_lineno :]])
+
+
+def replace_expressions(source: str, texts: Mapping[ast.expr, str]) -> str:
+    """The source with expressions, of which none lies in another, replaced by other text."""
+    lines = source.encode().splitlines(keepends=True)  # columns of a syntax tree count bytes
+    starts = [0, *accumulate(map(len, lines))]
+    whole = b"".join(lines)
+    for node in sorted(texts, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        begin, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+        whole = whole[:begin] + texts[node].encode() + whole[end:]
+    return whole.decode()
 
 
 def find_class(tree: ast.Module, name: str) -> ast.ClassDef | None:
