@@ -196,7 +196,7 @@ from torch import nn
 {before}
 class Model(nn.Module):
     def __init__(self{", " + arguments if arguments else ""}):
-        super().__init__()
+        super(Model, self).__init__()
         {init}
 
     def forward(self, {", ".join("xyz"[: inputs.count("torch.") or 1])}):
