@@ -1,0 +1,36 @@
+"""One call of a process: the same for a candidate, for the reference and for the compiled one, timed or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelrl.executor import machine
+from kernelrl.executor.api import ExecutorSettings
+from kernelrl.executor.judging.arena import Arena, Case
+from kernelrl.executor.processes.process import Process
+
+
+def time_call(
+    process: Process, arena: Arena, case: Case, settings: ExecutorSettings, recorded: bool = False
+) -> tuple[dict[str, Any], float]:
+    """Answer to a call on fresh inputs, and its time (in seconds).
+
+    Args:
+        process: frozen; its threads are where they are to run.
+        arena: its memory.
+        case: the inputs.
+        settings: limit of time, state of the processor's caches.
+        recorded: with a record of operators, which makes the time useless.
+
+    Raises:
+        ProcessFailure
+        ValueError: the process has not said which memory the call may use.
+    """
+
+    def ask(message: dict[str, Any]) -> dict[str, Any]:
+        return process.ask(message, settings.run_timeout_s)[0]
+
+    arena.arrange(case.shape.layout, ask)
+    arena.put(case.image, ask)
+    machine.settle_caches(settings.cpu_cache)
+    return process.ask({"do": "run", "recorded": recorded}, settings.run_timeout_s)
