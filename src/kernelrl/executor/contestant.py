@@ -31,6 +31,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kernelrl.executor import allocator, wire
 from kernelrl.executor.cubin import recorded_launches
 from kernelrl.executor.gpu import Gpu, library_share
+from kernelrl.executor.reading import read
 from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
 from kernelrl.executor.warming import SPIN_COUNT
 
@@ -144,6 +145,10 @@ class _Contestant:
             except BaseException as error:
                 reply = {"failed": type(error).__name__, "message": _explain(error)}
             wire.send(self.sock, reply | {"nonce": nonce})
+
+    def do_read(self, source: str, dialect: str, static_rules: bool) -> dict[str, Any]:
+        """Parse a text and hold it against the static rules, before anything of it runs."""
+        return read(source, dialect, static_rules)
 
     def do_load(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import select
+import selectors
 import socket
 import sys
 from pathlib import Path
@@ -44,14 +44,16 @@ def main(control: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     wire.send(control, {"ready": True})
-    children: dict[Any, int] = {}  # pid by pidfd: SIGCHLD would wake this process whenever a child is stopped, too
+    news = selectors.DefaultSelector()  # children by pidfd: SIGCHLD would come whenever a child is stopped, too
+    news.register(control, selectors.EVENT_READ)
     while True:
-        readable, _, _ = select.select([control, *children], [], [])
-        for pidfd in children.keys() & set(readable):
-            pid = children.pop(pidfd)
-            os.close(pidfd)
-            wire.send(control, {"exited": pid, "status": os.waitpid(pid, 0)[1]})
-        if control in readable:
+        readable = [key for key, _ in news.select()]
+        for key in readable:
+            if (pid := key.data) is not None:
+                news.unregister(key.fd)
+                os.close(key.fd)
+                wire.send(control, {"exited": pid, "status": os.waitpid(pid, 0)[1]})
+        if any(key.data is None for key in readable):
             try:
                 request, fds = wire.receive(control, max_fds=2)
             except wire.WireError:
@@ -62,7 +64,7 @@ def main(control: socket.socket) -> None:
             pid = os.fork()
             if pid == 0:
                 _become(request, fds)
-            children[os.pidfd_open(pid)] = pid
+            news.register(os.pidfd_open(pid), selectors.EVENT_READ, data=pid)
             for fd in fds:
                 os.close(fd)
             wire.send(control, {"spawned": token, "pid": pid})

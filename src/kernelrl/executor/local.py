@@ -31,6 +31,7 @@ from kernelrl.executor.api import (
     group_equal,
     not_known,
 )
+from kernelrl.executor.quota import num_workers
 from kernelrl.verdict import Verdict
 
 MALLOC = {"MALLOC_ARENA_MAX": "1"}
@@ -113,7 +114,7 @@ class LocalExecutor(Executor):
         """This machine. As many requests as there are workers count as running."""
         with self._lock:
             waiting = len(self._jobs)
-            running = min(waiting, self.settings.workers or len(os.sched_getaffinity(0)))
+            running = min(waiting, self.settings.workers or num_workers())
             return [
                 NodeHealth(
                     node=platform.node(),

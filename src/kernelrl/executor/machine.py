@@ -13,6 +13,8 @@ from pathlib import Path
 
 import torch
 
+from kernelrl.executor.quota import num_cores
+
 COMPILERS = {"cpp": ("g++", "apt-get install g++"), "cuda": ("nvcc", "pip install nvidia-cuda-nvcc")}
 """By dialect: the program that builds it, and the line that installs the program."""
 
@@ -29,8 +31,7 @@ def missing_compiler(dialect: str) -> str | None:
 def fingerprint() -> str:
     """Processor, cores, device and toolchain in one line."""
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU"
-    cores = len(os.sched_getaffinity(0))
-    return f"{processor()} x{cores} | {device} | torch {torch.__version__} | {compiler() or 'no C++ compiler'}"
+    return f"{processor()} x{num_cores()} | {device} | torch {torch.__version__} | {compiler() or 'no C++ compiler'}"
 
 
 @cache

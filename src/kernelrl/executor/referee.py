@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import secrets
 import threading
@@ -14,16 +13,24 @@ from typing import Any
 
 import torch
 
-from kernelrl import dialects
-from kernelrl.candidate import ENTRY_POINT
+from kernelrl.candidate import ENTRY_POINT, MAX_SOURCE_CHARS, Candidate
 from kernelrl.executor import compare, machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
 from kernelrl.executor.arena import Arena, Case
-from kernelrl.executor.builder import BadUnit, Builder
+from kernelrl.executor.builder import BadUnit, Builder, shorten
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.findings import Call, Findings
 from kernelrl.executor.operators import library_operators
-from kernelrl.executor.process import ForgedMessage, Needs, Process, ProcessFailure, ProcessTimeout, nothing
+from kernelrl.executor.process import (
+    CANDIDATE_MESSAGE_BYTES,
+    ForgedMessage,
+    Needs,
+    Process,
+    ProcessFailure,
+    ProcessTimeout,
+    nothing,
+)
+from kernelrl.executor.reading import READING_S
 from kernelrl.executor.reference import Draw, Reference
 from kernelrl.executor.timing import time_call
 from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
@@ -71,12 +78,16 @@ def judge(
     cores.clock.restart()
     found = Findings()
     try:
-        source = _check_statically(request, settings, found)
-        ours = reference()
+        candidate = _candidate_of(request, found)
+        source = candidate.source
         jit = request.dialect == "triton" and settings.device == "cuda"
         process = start("jit" if jit else "nothing")
-        contestant = _Contestant(process, ours, settings, cores, found, request.dialect)
+        process.max_message_bytes = CANDIDATE_MESSAGE_BYTES
         try:
+            with cores.preparing():
+                _read(candidate, process, settings, cores, found)
+            ours = reference()
+            contestant = _Contestant(process, ours, settings, cores, found, request.dialect)
             with cores.preparing(), cores.on_device():
                 contestant.load(source, builder)
                 contestant.run_trials(source, builder)
@@ -94,27 +105,38 @@ def judge(
         feedback = ""
         found.stage = "correct"
     except _Ended as end:
-        status, feedback = end.status, end.feedback
+        status, feedback = end.status, shorten(end.feedback)
     return found.verdict(request, settings, status, feedback, time.monotonic() - started, cores.clock.spent())
 
 
-def _check_statically(request: Request, settings: ExecutorSettings, found: Findings) -> str:
+def _candidate_of(request: Request, found: Findings) -> Candidate:
     candidate = request.candidate
     if candidate is None:
         found.violations.append(Violation(rule="no_kernel", evidence=f"no complete code block defines {ENTRY_POINT}"))
         raise _Ended("illegal", f"The answer holds no complete code block that defines {ENTRY_POINT}.")
+    if len(candidate.source) > MAX_SOURCE_CHARS:
+        evidence = f"{len(candidate.source)} characters; at most {MAX_SOURCE_CHARS} are read"
+        found.violations.append(Violation(rule="source_too_long", evidence=evidence))
+        raise _Ended("illegal", "The source is too long.")
+    return candidate
+
+
+def _read(candidate: Candidate, process: Process, settings: ExecutorSettings, cores: Cores, found: Findings) -> None:
+    """Have the text parsed and held against the static rules in the process in which it would run."""
+    question = {"do": "read", "source": candidate.source, "dialect": candidate.dialect}
     try:
-        ast.parse(candidate.source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        raise _Ended("compile_error", f"The Python source does not parse: line {line}: {error}") from None
+        answer = cores.ask(process, question | {"static_rules": settings.static_rules}, READING_S)
+    except ProcessFailure as error:
+        raise _broke_off(error, "while its text was read", READING_S, found) from None
+    if "failed" in answer:  # a text that the rules themselves stumble over
+        raise _Ended("compile_error", f"The Python source cannot be read: {answer['message']}")
+    if "unparsable" in answer:
+        raise _Ended("compile_error", f"The Python source does not parse: {answer['unparsable']}")
     found.stage = "parsed"
-    if settings.static_rules:
-        found.violations.extend(dialects.get(candidate.dialect).find_violations(candidate.source))
+    found.violations.extend(Violation(**each) for each in answer["violations"])
     if found.violations:
         raise _Ended("illegal", "Not a genuine kernel.")
     found.stage = "legal"
-    return candidate.source
 
 
 class _Contestant:
@@ -466,7 +488,8 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _broke_off(error: Exception, when: str, timeout: float, found: Findings) -> _Ended:
+def _broke_off(error: ProcessFailure, when: str, timeout: float, found: Findings) -> _Ended:
+    found.final &= error.final
     if isinstance(error, ProcessTimeout):
         return _Ended("timeout", f"The candidate took longer than {timeout:g} s {when}.")
     if isinstance(error, ForgedMessage):

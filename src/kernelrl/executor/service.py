@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known
+from kernelrl.executor.quota import num_workers
 from kernelrl.executor.warming import Warming, forkserver_environment, num_threads, start_forkserver
 
 if __name__ == "__main__":
@@ -162,7 +163,7 @@ class Service:
 
     def __init__(self, settings: ExecutorSettings, warming: Warming, secret: str | None = None):
         self.settings = settings
-        self.workers = settings.workers or len(os.sched_getaffinity(0))
+        self.workers = settings.workers or num_workers()
         self.threads = num_threads(settings)
         self.cache = Path(settings.cache_dir).expanduser()
         self.cache.mkdir(parents=True, exist_ok=True)
@@ -228,7 +229,7 @@ class Service:
             "may_exec": needs != "nothing",
             "filtered": needs != "compiler",
         }
-        with self.cores.starting():
+        with self.cores.working():
             return Process(self.forkserver, spec, self.scratch)
 
     def _reference(self, task: Task) -> Reference:
