@@ -1,7 +1,7 @@
 """Rules on the text of C++: which headers it may include, and which words no kernel needs.
 
-The text is hostile, so every step is linear in its length: the patterns are RE2's, and each lexeme of the text is looked
-at once, because a comment or a string that is never closed runs to where the compiler ends it.
+The text is hostile, so every step is linear in its length: the patterns are RE2's, and each lexeme is looked at once,
+because a comment or a string that is never closed runs to where the compiler ends it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORBIDDEN_WORD = re2.compile(
     rb"_r_debug|_rtld_\w+|ElfW|Elf64_\w+|__has_include|__has_embed|init_priority|"
     rb"_*(section|alias|ifunc|constructor|destructor|weakref|naked)_*\s*[(\])])"
 )
-"""What no kernel needs: other code, its own threads, PyTorch or BLAS instead of computing, its own place in the binary."""
+"""What no kernel needs: other code, threads, PyTorch or BLAS instead of computing, its own place in the binary."""
 _HARMLESS_OF_TORCH = re2.compile(
     rb"at::(BFloat16|Half|Tensor)|torch::(Tensor|empty|empty_like|zeros|TensorOptions|k[A-Z]\w+|Dtype|ScalarType)"
 )

@@ -9,6 +9,7 @@ from kernelrl.dialects import Dialect, _python
 from kernelrl.dialects._cpp_text import foul_includes, foul_words
 from kernelrl.verdict import Violation
 
+
 def find_violations(source: str) -> list[Violation]:
     """Rules of this dialect that the source breaks; empty for a genuine kernel."""
     tree = ast.parse(source)
