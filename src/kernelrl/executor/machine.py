@@ -83,6 +83,15 @@ def native_target() -> str:
 
 
 @cache
+def linker() -> tuple[str, ...]:
+    """The compiler's flag for the fastest linker that is here; nothing: its own."""
+    for name in ("mold", "lld", "gold"):
+        if shutil.which(name if name == "mold" else f"ld.{name}"):
+            return (f"-fuse-ld={name}",)
+    return ()
+
+
+@cache
 def compiler() -> str | None:
     """First line of `g++ --version`; None: there is no g++."""
     try:

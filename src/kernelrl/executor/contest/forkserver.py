@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import os
+import resource
 import selectors
 import socket
 import sys
@@ -114,7 +116,13 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
 
 
 def _compile(
-    log: int, command: list[str], folder: str, readable: list[str], memory_bytes: int, file_bytes: int
+    log: int,
+    command: list[str],
+    folder: str,
+    readable: list[str],
+    memory_bytes: int,
+    file_bytes: int,
+    cpu_s: float,
 ) -> None:
     """Run a compiler on untrusted text: it may read headers and write to its own folder, and nothing else."""
     tie_to_parent()
@@ -131,6 +139,8 @@ def _compile(
         own_processes=True,
         filtered=False,
     )
+    cpu_limit = math.ceil(cpu_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 5))  # of each of its processes
     compiler = os.fork()
     if compiler:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(compiler, 0)[1]) & 0xFF)

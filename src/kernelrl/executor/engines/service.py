@@ -43,7 +43,8 @@ import torch  # noqa: E402
 
 from kernelrl.errors import InfrastructureError, TaskError  # noqa: E402
 from kernelrl.executor import machine, wire  # noqa: E402
-from kernelrl.executor.building.builder import KILLED, Builder  # noqa: E402
+from kernelrl.executor.building.builder import Builder  # noqa: E402
+from kernelrl.executor.building.pruning import CacheLimits  # noqa: E402
 from kernelrl.executor.confinement import sandbox  # noqa: E402
 from kernelrl.executor.engines.ahead import build_ahead  # noqa: E402
 from kernelrl.executor.judging.referee import judge  # noqa: E402
@@ -175,9 +176,12 @@ class Service:
         self.forkserver = ForkServer(warming, on_death=lambda: os._exit(1))  # the client starts another service
         self.cores = Cores(self.workers, self.on_gpu)
         arch = machine.gpu_arch() if self.on_gpu else None
-        self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch)
+        limits = CacheLimits(settings.build_cache_mb << 20, settings.cache_days)
+        self.builder = Builder(
+            self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch, limits
+        )
         self.references = References(self._reference, self.cores)
-        self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=1 << 32)
+        self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=settings.verdict_cache_mb << 20)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
         self.spares = Spares(self._fork, 2 if self.on_gpu else self.workers)
         with self._start() as probe:
@@ -194,9 +198,9 @@ class Service:
                 update = {"task_id": request.task.id, "cached": True}
                 return Verdict.model_validate_json(known).model_copy(update=update)
             found = self._judge(request)
-            if found.status == "killed" and KILLED in found.feedback:
+            if found.status == "killed" and not found.final:
                 found = self._judge(request)  # by itself, or by a machine short of memory: the second time tells
-            if self.settings.verdict_cache and KILLED not in f"{found.feedback} {found.build and found.build.log}":
+            if self.settings.verdict_cache and found.final:
                 self.verdicts.set(key, found.model_dump_json())
         except TaskError as error:
             return _not_known(request, self.settings.device, "task", str(error))

@@ -209,6 +209,7 @@ class _Contestant:
             self.found.violations.append(Violation(rule=refusal.rule, evidence=refusal.evidence))
             raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
         self.found.builds.append(built)
+        self.found.final &= built.final
         if self.settings.static_rules and built.foul:
             self.found.violations += [Violation(rule=rule, evidence=evidence) for rule, evidence in built.foul[:20]]
             raise _Ended("illegal", "The native code does what no kernel needs.")

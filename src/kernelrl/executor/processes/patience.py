@@ -1,8 +1,8 @@
-"""How long the service waits for an untrusted process. Load on the machine is nobody's guilt: the clock does not decide.
+"""How long the service waits for an untrusted process. Load on the machine is nobody's guilt.
 
 A process has used up its time when one of its threads has computed for that long, when all of them together have kept
 every core busy for that long, or when it has waited for nothing for that long. Time for which it was runnable and did
-not run, or was stopped for somebody's measurement, is not counted. A ceiling on the clock, far above, ends what is left.
+not run, or was stopped for somebody's measurement, is not counted. A ceiling on the clock, far above, ends the rest.
 """
 
 from __future__ import annotations
