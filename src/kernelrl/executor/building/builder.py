@@ -77,7 +77,7 @@ if [ -e blank.cpp ]; then
   g++ $(cat own_flags) -E -P blank.cpp 2> /dev/null | head -c {MAX_EXPANDED_BYTES + 1} > expanded
 fi
 nm -D --undefined-only module.so | head -c {symbols.MAX_BYTES} > mangled
-(ulimit -v 1000000 -t 5; c++filt < mangled | head -c {symbols.MAX_BYTES} > symbols)
+(ulimit -v 1000000; ulimit -t 5; c++filt < mangled | head -c {symbols.MAX_BYTES} > symbols)
 readelf -rW module.so | head -c {symbols.MAX_BYTES} > relocations
 """
 """Compile, expand macros, and list what the module wants from other libraries, in one confined process."""
