@@ -59,6 +59,9 @@ class ClusterSettings(BaseModel):
     """File with the shared executor's token; None: the token is in KERNELRL_EXECUTOR_TOKEN."""
 
 
+DEFAULT_LOCK_FILE = "/tmp/kernelrl-timing.lock"
+
+
 class ExecutorSettings(BaseModel):
     """Settings of an execution engine (`configs/executor`)."""
 
@@ -124,6 +127,8 @@ class ExecutorSettings(BaseModel):
     """Size of the verdicts that are kept (in MiB)."""
     cache_days: PositiveFloat = 90.0
     """A build that nobody has used for so long is removed (in days)."""
+    lock_file: str = DEFAULT_LOCK_FILE
+    """File that the executors of this machine lock while they time: one at a time does."""
     verdict_cache: bool = True
     seed: int = 0
     """Root of the hidden input seeds."""
@@ -135,7 +140,7 @@ MAX_STARTS = 3
 """Number of times that a request is handed to a service or a machine before its verdict is `infrastructure`."""
 
 INCIDENTAL = frozenset(
-    "build_cache_mb cache_days cache_dir cluster engine verdict_cache verdict_cache_mb workers".split()
+    "build_cache_mb cache_days cache_dir cluster engine lock_file verdict_cache verdict_cache_mb workers".split()
 )
 """Settings that do not change what a verdict says."""
 

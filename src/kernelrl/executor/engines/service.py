@@ -56,6 +56,8 @@ from kernelrl.verdict import Verdict  # noqa: E402
 
 REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
+REQUEST_BYTES = 1 << 30
+"""Length of the longest request: its sender is trusted, and a candidate that is too long is told so."""
 COMPILED_MB = 256
 """Size of any file that `torch.compile` writes for a reference (in MiB)."""
 
@@ -174,7 +176,7 @@ class Service:
         self.on_gpu = settings.device == "cuda"
         self.scratch = _scratch(own / "scratch")
         self.forkserver = ForkServer(warming, on_death=lambda: os._exit(1))  # the client starts another service
-        self.cores = Cores(self.workers, self.on_gpu)
+        self.cores = Cores(self.workers, self.on_gpu, settings.lock_file)
         arch = machine.gpu_arch() if self.on_gpu else None
         limits = CacheLimits(settings.build_cache_mb << 20, settings.cache_days)
         self.builder = Builder(
@@ -329,7 +331,7 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
 
     while True:
         try:
-            message, _ = wire.receive(client)
+            message, _ = wire.receive(client, max_bytes=REQUEST_BYTES)
         except wire.WireError:
             os._exit(0)
         if "cancel" in message:

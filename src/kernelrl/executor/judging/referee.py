@@ -6,6 +6,7 @@ import os
 import secrets
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from kernelrl.candidate import ENTRY_POINT, MAX_SOURCE_CHARS, Candidate
+from kernelrl.errors import InfrastructureError, TaskError
 from kernelrl.executor import machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
 from kernelrl.executor.building.builder import BadUnit, Builder, shorten
@@ -99,6 +101,10 @@ def judge(
                     contestant.time_pairs()
             with cores.on_device():
                 contestant.check_state()
+        except (_Ended, TaskError, InfrastructureError):
+            raise
+        except Exception as error:
+            raise _blame(error, process, found) from error
         finally:
             found.log = process.log_tail()
             threading.Thread(target=process.close, daemon=True, name="closing").start()
@@ -484,6 +490,16 @@ class _Contestant:
     def _foul(self, rule: str, evidence: str) -> _Ended:
         self.found.violations.append(Violation(rule=rule, evidence=evidence))
         return _Ended("illegal", f"Broke the rule {rule}: {evidence}.")
+
+
+def _blame(error: Exception, process: Process, found: Findings) -> Exception:
+    """Whose fault an error is that nobody foresaw: what a candidate can provoke must not pass for a broken machine."""
+    if isinstance(error, OSError) and process.alive:  # a full disk, say
+        return error
+    found.final = False
+    if process.alive:
+        traceback.print_exception(error)  # on the service's own log: it may as well be a mistake in this program
+    return _Ended("killed", f"The executor can make nothing of what the candidate did ({type(error).__name__}).")
 
 
 def _as_list(value: Any) -> list[Any]:

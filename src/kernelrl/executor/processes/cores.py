@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kernelrl.executor.api import DEFAULT_LOCK_FILE
+from kernelrl.executor.processes.hostlock import HostLock
 from kernelrl.executor.processes.process import Process, nothing
 from kernelrl.verdict import Spent
 
@@ -44,9 +46,11 @@ class Cores:
     Args:
         num_workers: number of preparations at once.
         gpu: candidates run on a device, one at a time.
+        lock_file: shared with the other executors of this machine, of which one measures at a time.
     """
 
-    def __init__(self, num_workers: int, gpu: bool = False):
+    def __init__(self, num_workers: int, gpu: bool = False, lock_file: str = DEFAULT_LOCK_FILE):
+        self._host = HostLock(lock_file)
         self._device: contextlib.AbstractContextManager[Any] = threading.Lock() if gpu else contextlib.nullcontext()
         self._slots = threading.Semaphore(num_workers)
         self._condition = threading.Condition()
@@ -185,6 +189,11 @@ class Cores:
     @contextmanager
     def measuring(self, *processes: Process) -> Iterator[None]:
         """Have the cores alone, with these processes pinned to them."""
+        with self.holding(self._host.held()), self._alone(*processes):
+            yield
+
+    @contextmanager
+    def _alone(self, *processes: Process) -> Iterator[None]:
         with self._condition:
             self._waiting += 1
             self._wait_for(lambda: not self._measuring and not self._working)
