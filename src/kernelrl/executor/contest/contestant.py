@@ -34,6 +34,7 @@ from kernelrl.executor.contest import allocator
 from kernelrl.executor.contest.call_region import CallRegion
 from kernelrl.executor.contest.gpu import Gpu, library_share
 from kernelrl.executor.contest.launches import recorded_launches
+from kernelrl.executor.legality.reading import read
 
 MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
@@ -142,6 +143,10 @@ class _Contestant:
             except BaseException as error:
                 reply = {"failed": type(error).__name__, "message": _explain(error)}
             wire.send(self.sock, reply | {"nonce": nonce})
+
+    def do_read(self, source: str, dialect: str, static_rules: bool) -> dict[str, Any]:
+        """Parse a text and hold it against the static rules, before anything of it runs."""
+        return read(source, dialect, static_rules)
 
     def do_load(
         self,

@@ -62,6 +62,8 @@ class Findings:
     coverage: float | None = None
     memory: Memory | None = None
     log: str = ""
+    final: bool = True
+    """False: the load on the machine may have decided something."""
 
     def widths(self) -> tuple[float, float]:
         """Width of the interval of the median speedup as the calls so far scatter, and as all of them may be off
@@ -154,6 +156,7 @@ class Findings:
             task_id=request.task.id,
             candidate=request.candidate.digest if request.candidate else None,
             status=status,
+            final=self.final,
             stage=self.stage,
             dialect=request.dialect,
             device=settings.device,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import secrets
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
@@ -14,19 +14,28 @@ from typing import Any
 
 import torch
 
-from kernelrl import dialects
-from kernelrl.candidate import ENTRY_POINT
+from kernelrl.candidate import ENTRY_POINT, MAX_SOURCE_CHARS, Candidate
+from kernelrl.errors import InfrastructureError, TaskError
 from kernelrl.executor import machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
-from kernelrl.executor.building.builder import BadUnit, Builder
+from kernelrl.executor.building.builder import BadUnit, Builder, shorten
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Arena, Case, num_bytes_of, overlapping
 from kernelrl.executor.judging.findings import Call, Findings
 from kernelrl.executor.judging.reference import Draw, Reference
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality.operators import library_operators
+from kernelrl.executor.legality.reading import READING_S
 from kernelrl.executor.processes.cores import Cores
-from kernelrl.executor.processes.process import ForgedMessage, Needs, Process, ProcessFailure, ProcessTimeout, nothing
+from kernelrl.executor.processes.process import (
+    CANDIDATE_MESSAGE_BYTES,
+    ForgedMessage,
+    Needs,
+    Process,
+    ProcessFailure,
+    ProcessTimeout,
+    nothing,
+)
 from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
 
 RECORDED_ONE_IN = 8
@@ -76,12 +85,16 @@ def judge(
     cores.clock.restart()
     found = Findings()
     try:
-        source = _check_statically(request, settings, found)
-        ours = reference()
+        candidate = _candidate_of(request, found)
+        source = candidate.source
         jit = request.dialect == "triton" and settings.device == "cuda"
         process = start("jit" if jit else "nothing")
-        contestant = _Contestant(process, ours, settings, cores, found, request.dialect)
+        process.max_message_bytes = CANDIDATE_MESSAGE_BYTES
         try:
+            with cores.preparing():
+                _read(candidate, process, settings, cores, found)
+            ours = reference()
+            contestant = _Contestant(process, ours, settings, cores, found, request.dialect)
             with cores.preparing(), cores.on_device():
                 contestant.load(source, builder)
                 contestant.run_trials(source, builder)
@@ -91,6 +104,10 @@ def judge(
                 contestant.time_pairs()
             with cores.on_device():
                 contestant.check_state()
+        except (_Ended, TaskError, InfrastructureError):
+            raise
+        except Exception as error:
+            raise _blame(error, process, found) from error
         finally:
             found.log = process.log_tail()
             threading.Thread(target=process.close, daemon=True, name="closing").start()
@@ -98,27 +115,38 @@ def judge(
         feedback = ""
         found.stage = "correct"
     except _Ended as end:
-        status, feedback = end.status, end.feedback
+        status, feedback = end.status, shorten(end.feedback)
     return found.verdict(request, settings, status, feedback, time.monotonic() - started, cores.clock.spent())
 
 
-def _check_statically(request: Request, settings: ExecutorSettings, found: Findings) -> str:
+def _candidate_of(request: Request, found: Findings) -> Candidate:
     candidate = request.candidate
     if candidate is None:
         found.violations.append(Violation(rule="no_kernel", evidence=f"no complete code block defines {ENTRY_POINT}"))
         raise _Ended("illegal", f"The answer holds no complete code block that defines {ENTRY_POINT}.")
+    if len(candidate.source) > MAX_SOURCE_CHARS:
+        evidence = f"{len(candidate.source)} characters; at most {MAX_SOURCE_CHARS} are read"
+        found.violations.append(Violation(rule="source_too_long", evidence=evidence))
+        raise _Ended("illegal", "The source is too long.")
+    return candidate
+
+
+def _read(candidate: Candidate, process: Process, settings: ExecutorSettings, cores: Cores, found: Findings) -> None:
+    """Have the text parsed and held against the static rules in the process in which it would run."""
+    question = {"do": "read", "source": candidate.source, "dialect": candidate.dialect}
     try:
-        ast.parse(candidate.source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        raise _Ended("compile_error", f"The Python source does not parse: line {line}: {error}") from None
+        answer = cores.ask(process, question | {"static_rules": settings.static_rules}, READING_S)
+    except ProcessFailure as error:
+        raise _broke_off(error, "while its text was read", READING_S, found) from None
+    if "failed" in answer:  # a text that the rules themselves stumble over
+        raise _Ended("compile_error", f"The Python source cannot be read: {answer['message']}")
+    if "unparsable" in answer:
+        raise _Ended("compile_error", f"The Python source does not parse: {answer['unparsable']}")
     found.stage = "parsed"
-    if settings.static_rules:
-        found.violations.extend(dialects.get(candidate.dialect).find_violations(candidate.source))
+    found.violations.extend(Violation(**each) for each in answer["violations"])
     if found.violations:
         raise _Ended("illegal", "Not a genuine kernel.")
     found.stage = "legal"
-    return candidate.source
 
 
 class _Contestant:
@@ -191,6 +219,7 @@ class _Contestant:
             self.found.violations.append(Violation(rule=refusal.rule, evidence=refusal.evidence))
             raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
         self.found.builds.append(built)
+        self.found.final &= built.final
         if self.settings.static_rules and built.foul:
             self.found.violations += [Violation(rule=rule, evidence=evidence) for rule, evidence in built.foul[:20]]
             raise _Ended("illegal", "The native code does what no kernel needs.")
@@ -504,11 +533,22 @@ class _Contestant:
         return _Ended("illegal", f"Broke the rule {rule}: {evidence}.")
 
 
+def _blame(error: Exception, process: Process, found: Findings) -> Exception:
+    """Whose fault an error is that nobody foresaw: what a candidate can provoke must not pass for a broken machine."""
+    if isinstance(error, OSError) and process.alive:  # a full disk, say
+        return error
+    found.final = False
+    if process.alive:
+        traceback.print_exception(error)  # on the service's own log: it may as well be a mistake in this program
+    return _Ended("killed", f"The executor can make nothing of what the candidate did ({type(error).__name__}).")
+
+
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _broke_off(error: Exception, when: str, timeout: float, found: Findings) -> _Ended:
+def _broke_off(error: ProcessFailure, when: str, timeout: float, found: Findings) -> _Ended:
+    found.final &= error.final
     if isinstance(error, ProcessTimeout):
         return _Ended("timeout", f"The candidate took longer than {timeout:g} s {when}.")
     if isinstance(error, ForgedMessage):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.processes.helpers import allocator_library
+from kernelrl.executor.quota import num_cores
 
 SPIN_COUNT = "1000"
 """OpenMP's threads spin this long (some 30 µs) before they sleep: spinning ones are slow to stop, and in the way."""
@@ -36,7 +37,7 @@ def start_forkserver(environment: dict[str, str]) -> Warming:
 
 def num_threads(settings: ExecutorSettings) -> int:
     """Threads of one run of a candidate."""
-    return settings.threads or len(os.sched_getaffinity(0))
+    return settings.threads or num_cores()
 
 
 def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
