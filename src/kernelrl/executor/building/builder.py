@@ -358,7 +358,8 @@ class Builder:
                 os.killpg(pid, 9)
                 self._forkserver.wait(pid, 5)
             log.seek(0)
-            text = log.read(1 << 20).decode("utf-8", "replace").replace(str(folder) + "/", "")
+            text = log.read(1 << 20).decode("utf-8", "replace")
+            text = text.replace(f"{folder}/", "").replace(f"{self._cache}/headers/", "")
         seconds = time.monotonic() - started - (self._cores.clock.waiting - waiting)
         if status is None:
             return _Compiled(False, f"the compiler did not end within {ceiling(cpu_s):g} s", seconds, final=False)
