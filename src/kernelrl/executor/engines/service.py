@@ -262,7 +262,8 @@ class Service:
 def judging_code() -> str:
     """Digest of the text that judges: verdicts made by another version of it are not recalled."""
     package = Path(__file__).parents[2]
-    texts = [path.read_bytes() for name in ("executor", "dialects") for path in sorted((package / name).rglob("*.py"))]
+    files = (path for name in ("executor", "dialects") for path in sorted((package / name).rglob("*")))
+    texts = [path.read_bytes() for path in files if path.suffix in (".py", ".h", ".cpp")]
     return hashlib.sha256(b"".join(texts)).hexdigest()
 
 

@@ -136,11 +136,12 @@ class Cores:
                 self._condition.notify_all()
 
     @contextmanager
-    def stoppable(self, group: int) -> Iterator[None]:
-        """Run this process group only while nothing is measured."""
+    def stoppable(self, group: int, go: Callable[[], None] = nothing) -> Iterator[None]:
+        """Run this process group only while nothing is measured; `go` lets it run, before anything can be."""
         with self._condition:
             self._wait_for(self._is_free)
             self._groups.add(group)
+            go()
             paused = self._paused_s
         try:
             yield
@@ -175,8 +176,7 @@ class Cores:
         Raises:
             ProcessFailure
         """
-        with self.stoppable(process.pid):
-            process.thaw()
+        with self.stoppable(process.pid, process.thaw):
             with self.working(counted=False) if meanwhile is not nothing else contextlib.nullcontext():
                 meanwhile()
             message = process.next_message(nonce, timeout, self._pauses)
