@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from conftest import RIGHT
+from conftest import KERNELS, RIGHT
 from executor_cases import FAST, judge, request, wait_for
 from kernelrl.candidate import MAX_SOURCE_CHARS
 from kernelrl.dialects import _cpp_text
@@ -242,6 +242,38 @@ def test_a_process_that_waits_for_a_core_is_not_guilty(monkeypatch: pytest.Monke
             rival.kill()
             process.kill()
     assert after.user + after.system - before.user - before.system >= 0.45 and end.value.final
+
+
+COMING_AND_GOING = """
+import threading
+def spin():
+    for _ in range(1000): pass
+while True:
+    for thread in [threading.Thread(target=spin) for _ in range(8)]:
+        thread.start()
+"""
+
+
+def test_threads_that_come_and_go_share_one_limit() -> None:
+    end = _end_of_patience(COMING_AND_GOING)
+    assert end.final and not str(end)
+
+
+def test_verdicts_are_the_same_on_a_busy_machine(settings: dict[str, Any]) -> None:
+    """Limits that leave little room, and on each core four processes beside the executor's."""
+    tight = {**settings, "run_timeout_s": 1.0, "load_timeout_s": 2.0, "timing": False}
+    busy = [_child("while True: pass") for _ in range(4 * len(os.sched_getaffinity(0)))]
+    try:
+        with make_executor(tight) as engine:
+            verdicts = {name: judge(engine, source + "\n# busy") for name, source in KERNELS.items()}
+    finally:
+        for process, sock in busy:
+            process.kill()
+            process.wait()
+            sock.close()
+    found = {name: verdict.status for name, verdict in verdicts.items()}
+    assert found == {"right": "correct", "wrong": "incorrect", "broken": "compile_error", "cheat": "illegal"}
+    assert all(verdict.final for verdict in verdicts.values())
 
 
 def test_a_build_that_takes_too_long_is_remembered_by_its_limit_alone(executor_cache: Path, tmp_path: Path) -> None:
