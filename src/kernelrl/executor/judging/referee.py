@@ -216,6 +216,8 @@ class _Contestant:
             raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
         self.found.builds.append(built)
         self.found.final &= built.final
+        if built.out_of_time:  # a candidate that asks for one after the other would keep the compilers for ever
+            raise _Ended("compile_error", f"The C++ source does not compile: {built.log}")
         if self.settings.static_rules and built.foul:
             self.found.violations += [Violation(rule=rule, evidence=evidence) for rule, evidence in built.foul[:20]]
             raise _Ended("illegal", "The native code does what no kernel needs.")
@@ -301,7 +303,7 @@ class _Contestant:
         ):
             raise self._foul("forged_message", "an answer without the record of operators")
         if found.operators is None:
-            found.operators = {str(name): int(count) for name, count in list(operators.items())[:100]}
+            found.operators = {str(name)[:100]: int(count) for name, count in list(operators.items())[:100]}
             found.coverage = None if share is None else min(1.0, max(0.0, 1.0 - share))
         if self.library_is_foul:
             computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
@@ -408,7 +410,7 @@ class _Contestant:
         trial = found.trials
         found.trials += 1
         if "failed" in reply:
-            message = str(reply.get("message", ""))
+            message = shorten(str(reply.get("message", "")))
             found.errors.append(TrialError(trial=trial, kind="exception", inputs=case.inputs, message=message))
             raise _Ended("runtime_error", f"The kernel raised an exception: {message}")
         described = _as_list(reply.get("tensors"))
