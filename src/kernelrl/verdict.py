@@ -131,6 +131,8 @@ class Spent(_Frozen):
     """Making the task's reference and expected outputs, which the first candidate of a task does for all."""
     timed: float
     """Having the machine alone."""
+    calls: float = 0.0
+    """Of that, the timed calls themselves."""
 
 
 class Verdict(_Frozen):

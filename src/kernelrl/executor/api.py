@@ -194,25 +194,6 @@ class Executor(Protocol):
         self.close()
 
 
-def make_executor(settings: ExecutorSettings | Mapping[str, Any] | None = None) -> Executor:
-    """Start the engine that the settings name.
-
-    The local one is cheap: its processes start with the first request. The one on a Ray cluster waits for its nodes.
-
-    Raises:
-        UserError: the settings ask for what is not there: a device, Ray, a cluster, nodes, a shared executor.
-    """
-    if not isinstance(settings, ExecutorSettings):
-        settings = ExecutorSettings.model_validate(settings or {})
-    if settings.engine == "ray":
-        from kernelrl.executor.engines.ray_engine import RayExecutor
-
-        return RayExecutor(settings)
-    from kernelrl.executor.engines.local import LocalExecutor
-
-    return LocalExecutor(settings)
-
-
 def group_equal(requests: Sequence[Request]) -> list[list[int]]:
     """Indices of the requests, those of equal ones together."""
     groups: dict[tuple[str, str | None, str, int], list[int]] = {}

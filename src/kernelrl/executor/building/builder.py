@@ -309,7 +309,7 @@ class Builder:
 
         Args:
             source: the candidate.
-            launches: what `cubin.recorded_launches` recorded.
+            launches: what `contest/launches.py` recorded.
             arch: e.g. `sm_90`.
 
         Returns:

@@ -230,7 +230,7 @@ class Service:
     def _fork(self, needs: Needs = "nothing") -> Process:
         spec = {
             "device": self.settings.device,
-            "memory_bytes": self.settings.memory_mb << 20,
+            "memory_bytes": self.settings.memory_mb << (20 if self.on_gpu else 21),  # as much again to make outputs in
             "file_bytes": (self.settings.output_mb if needs == "nothing" else COMPILED_MB) << 20,
             "threads": self.threads,
             "may_exec": needs != "nothing",
@@ -262,9 +262,9 @@ class Service:
 def judging_code() -> str:
     """Digest of the text that judges: verdicts made by another version of it are not recalled."""
     package = Path(__file__).parents[2]
-    files = (path for name in ("executor", "dialects") for path in sorted((package / name).rglob("*")))
-    texts = [path.read_bytes() for path in files if path.suffix in (".py", ".h", ".cpp")]
-    return hashlib.sha256(b"".join(texts)).hexdigest()
+    files = [path for name in ("executor", "dialects") for path in sorted((package / name).rglob("*.*"))]
+    paths = [path for path in files if path.suffix in (".py", ".c", ".cpp", ".h")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def _not_known(request: Request, device: str, fault: Literal["task", "executor"], feedback: str) -> Verdict:

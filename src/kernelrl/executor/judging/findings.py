@@ -37,6 +37,9 @@ class Call:
     reference: float
     candidate: float
     compiled: float | None
+    before_reference: tuple[float, ...]
+    """Times of the calls of the same process just before, on other inputs."""
+    before_candidate: tuple[float, ...]
 
 
 @dataclass

@@ -20,7 +20,7 @@ from kernelrl.executor import machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
 from kernelrl.executor.building.builder import BadUnit, Builder, shorten
 from kernelrl.executor.judging import compare
-from kernelrl.executor.judging.arena import Arena, Case
+from kernelrl.executor.judging.arena import Arena, Case, num_bytes_of, overlapping
 from kernelrl.executor.judging.findings import Call, Findings
 from kernelrl.executor.judging.reference import Draw, Reference
 from kernelrl.executor.judging.timing import time_call
@@ -39,7 +39,11 @@ from kernelrl.executor.processes.process import (
 from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
 
 RECORDED_ONE_IN = 8
-"""Share of timed calls before which a call is recorded instead, chosen at random."""
+"""Share of turns in which a call is recorded, chosen at random."""
+MORE_PAIRS = 4
+"""Pairs that are added at a time when the first ones leave the interval too wide."""
+LONG_ROW = 0.25
+"""Share of turns in which a program is called twice, not once, before the call that counts."""
 MAX_BUILDS = 16
 """Native modules of one candidate."""
 MAX_ITEMS = 256
@@ -96,9 +100,8 @@ def judge(
                 contestant.run_trials(source, builder)
             interpreted = request.dialect == "triton" and settings.device == "cpu"
             if settings.timing and not interpreted:
-                contestant.prepare_timing()
-                with cores.on_device(), cores.holding(ours.lock), cores.measuring(ours.process, process):
-                    contestant.time_pairs()
+                contestant.prepare_baseline()
+                contestant.time_pairs()
             with cores.on_device():
                 contestant.check_state()
         except (_Ended, TaskError, InfrastructureError):
@@ -174,10 +177,11 @@ class _Contestant:
         self.found = found
         self.library_is_foul = dialect != "python"
         self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
-        self.arena = Arena(ours.arena_bytes, settings.device == "cuda")
+        self.arena = Arena(ours.arena_bytes, settings)
         self.measures_memory = settings.device == "cpu" and dialect != "triton"
         self.state: dict[str, Any] = {}
-        self.outputs: list[list[tuple[int, int]]] = []  # of the last two calls: address and number of bytes
+        self.outputs: list[list[tuple[int, int]]] = []  # on a GPU, of the last two calls: address and number of bytes
+        self.drawn = settings.trials  # draws of the task's own inputs that it has met
 
     def load(self, source: str, builder: Builder) -> None:
         """Import the candidate and construct its model, serving the builds that it asks for."""
@@ -249,7 +253,9 @@ class _Contestant:
         compare_values = nothing
         for case in cases:
             assert case is not None
-            reply = self._call(case, {"do": "trace", "profiled": found.coverage is None}, compare_values)
+            reply = self._call(
+                case, {"do": "run", "recorded": True, "profiled": found.coverage is None}, compare_values
+            )
             if found.memory is None and reference_peak is not None:
                 peak = self.process.peak_memory(self.ours.arena_bytes)
                 found.memory = Memory(candidate_mb=peak / 2**20, reference_mb=reference_peak / 2**20)
@@ -289,6 +295,8 @@ class _Contestant:
             return self._ask(question, meanwhile)
         except ProcessFailure as error:
             raise _broke_off(error, "while it ran", timeout, self.found) from None
+        except ValueError as error:
+            raise self._foul("forged_message", str(error)) from None
 
     def _ask(self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing) -> dict[str, Any]:
         return self.cores.ask(self.process, message, self.settings.run_timeout_s, meanwhile)
@@ -313,17 +321,10 @@ class _Contestant:
         if found.violations:
             raise _Ended("illegal", "PyTorch's operators did the work of the kernel.")
 
-    def prepare_timing(self) -> None:
-        """Whatever timing needs and is not timed, while others may still run."""
-        try:
-            with self.cores.on_device():
-                self.arena.arrange(self.ours.shapes[0].layout, self._ask)
-                self._ask({"do": "settle"})
-                self.outputs.clear()  # those of the trials are gone by now
-        except ProcessFailure as error:
-            raise _broke_off(error, "before it was timed", self.settings.run_timeout_s, self.found) from None
+    def prepare_baseline(self) -> None:
+        """Compile the reference, where that is asked for, while others may still run."""
+        cores = self.cores
         if self.settings.compile_baseline:
-            cores = self.cores
             with cores.preparing(), cores.on_device(), cores.holding(self.ours.lock), cores.making_reference():
                 compiled = self.ours.compiled()
             self.found.baseline = compiled if isinstance(compiled, str) else ""
@@ -331,56 +332,85 @@ class _Contestant:
     def time_pairs(self) -> None:
         """Time reference and candidate in turn on unseen inputs until the interval is narrow or the budget is spent.
 
-        Further calls, at unpredictable places, are recorded instead of timed: a candidate that leaves its work to the
-        library when nobody looks must guess when. The outputs of a call are looked at while the next process has its
-        untimed call.
+        Inputs are drawn before the cores are stopped for this candidate, and outputs compared after that.
         """
-        settings, found = self.settings, self.found
+        settings, found, cores = self.settings, self.found, self.cores
         deadline = time.monotonic() + settings.timing_budget_s
-        compiled = self.ours.compiled() if settings.compile_baseline else ""
-        recorded = {secrets.randbelow(settings.min_pairs)}
-        recorded |= {turn for turn in range(settings.max_pairs) if secrets.randbelow(RECORDED_ONE_IN) == 0}
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
-        self.ours.settle()
-        for _ in range(settings.min_pairs):
-            self._ask({"do": "null"})
-            found.overheads.append(self.ours.time_nothing())
-        look = nothing
-        for turn in range(settings.max_pairs):
-            case = self.ours.case(Draw(settings.trials + turn))
-            assert case is not None
-            if turn in recorded:
-                look()  # now: the next call is the same process's, and may write where these outputs lie
-                look = nothing
-                reply, _ = self._time_call(case, nothing, "trace")
-                self._check_call(reply, case)
-                self._judge_operators(reply)
-            reply, reference = self.ours.time(case, look)
-            look = partial(self.ours.check, reply, case)
-            baseline = None if isinstance(compiled, str) else compiled.time(case)
-            reply, candidate = self._time_call(case, look)
-            look = partial(self._check_call, reply, case)
-            found.calls.append(Call(reference, candidate, baseline))
-            if turn + 1 >= settings.min_pairs:
-                scatter, common = found.widths()
-                if scatter < max(settings.target_width, common) or time.monotonic() > deadline:
-                    break
-        look()
+        num_turns = settings.min_pairs
+        while num_turns:
+            with cores.preparing(), cores.on_device(), cores.holding(self.ours.lock), cores.making_reference():
+                rows = [self._draw_row() for _ in range(1 + num_turns)]
+                recorded = {1 + secrets.randbelow(num_turns)} if not found.calls else set()
+                recorded |= {turn for turn in range(1, 1 + num_turns) if secrets.randbelow(RECORDED_ONE_IN) == 0}
+                extra = {turn: self._draw() for turn in recorded}
+            with cores.on_device(), cores.holding(self.ours.lock), cores.measuring(self.ours.process, self.process):
+                checks = self._time_rows(rows, extra)
+            for check in checks:
+                check()
+            if found.errors:
+                raise _Ended("incorrect", f"Wrong output in a timed run: {found.errors[0].message}.")
+            scatter, common = found.widths()
+            wide = scatter >= max(settings.target_width, common) and time.monotonic() < deadline
+            num_turns = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if wide else 0
 
-    def _time_call(self, case: Case, meanwhile: Callable[[], None], do: str = "run") -> tuple[dict[str, Any], float]:
+    def _draw_row(self) -> list[Case]:
+        """Fresh inputs for the calls of one turn: the last one counts, and none can tell whether it is the last."""
+        return [self._draw() for _ in range(3 if secrets.randbelow(1000) < 1000 * LONG_ROW else 2)]
+
+    def _draw(self) -> Case:
+        case = self.ours.case(Draw(self.drawn))
+        self.drawn += 1
+        assert case is not None
+        return case
+
+    def _time_rows(self, rows: list[list[Case]], recorded: dict[int, Case]) -> list[Callable[[], None]]:
+        """Time the calls of some turns; those of the first one only bring both processes to the state of the others.
+
+        Args:
+            rows: inputs of each turn.
+            recorded: by turn, inputs of a further call of the candidate, with a record of operators: one that leaves
+                its work to the library when nobody looks must guess when.
+
+        Returns:
+            What is left to do: the comparisons of all outputs.
+        """
+        found, ours, checks = self.found, self.ours, list[Callable[[], None]]()
+        compiled = ours.compiled() if self.settings.compile_baseline else ""
+        for _ in range(self.settings.min_pairs):
+            self._ask({"do": "null"})
+            found.overheads.append(ours.time_nothing())
+        for turn, row in enumerate(rows):
+            reference, candidate = [], []
+            for case in row:
+                outputs, seconds = ours.time(case)
+                reference.append(seconds)
+            checks.append(partial(ours.check, outputs, case))
+            baseline = None if isinstance(compiled, str) else [compiled.time(case) for case in row][-1]
+            if turn in recorded:
+                reply, _ = self._time_call(recorded[turn], recorded=True)
+                checks.append(self._examine(reply, recorded[turn]))
+                self._judge_operators(reply)
+            for case in row:
+                reply, seconds = self._time_call(case)
+                candidate.append(seconds)
+                checks.append(self._examine(reply, case))
+            self.cores.clock.calls += sum(reference) + sum(candidate)
+            if turn:
+                call = Call(reference.pop(), candidate.pop(), baseline, tuple(reference), tuple(candidate))
+                found.calls.append(call)
+        return checks
+
+    def _time_call(self, case: Case, recorded: bool = False) -> tuple[dict[str, Any], float]:
         try:
-            answered = time_call(self.process, self.arena, case, self.settings, meanwhile, do)
+            answered = time_call(self.process, self.arena, case, self.settings, recorded)
         except ProcessFailure as error:
             raise _broke_off(error, "while it was timed", self.settings.run_timeout_s, self.found) from None
-        if self.process.has_children():
+        except ValueError as error:
+            raise self._foul("forged_message", str(error)) from None
+        if self.settings.device == "cuda" and self.process.has_children():
             raise self._foul("background_work", "a process that it started was still running when its call ended")
         return answered
-
-    def _check_call(self, reply: dict[str, Any], case: Case) -> None:
-        """Look at what a call in `time_pairs` has left."""
-        self._examine(reply, case)()
-        if self.found.errors:
-            raise _Ended("incorrect", f"Wrong output in a timed run: {self.found.errors[0].message}.")
 
     def check_state(self) -> None:
         """Parameters, random numbers and global settings must be as they were, unless the reference changes them."""
@@ -433,10 +463,10 @@ class _Contestant:
 
         if errors:
             self.outputs.clear()
-        elif not self.ours.reuses_outputs and not self.ours.returns_input and self._reuses(case, described):
+        elif (reused := self._reused(case, described)) is not None:
             compare_values()
             if not found.errors:  # of what is wrong, that is all there is to say
-                raise self._foul("output_reused", "an output lies in the memory of an earlier call's")
+                raise self._foul("output_reused", reused)
             return nothing
         return compare_values
 
@@ -451,12 +481,22 @@ class _Contestant:
                 if not expected.accepts(inputs[index]):
                     self.found.errors.append(expected.mismatch(trial, case.inputs, inputs[index]))
 
+    def _reused(self, case: Case, described: list[dict[str, Any]]) -> str | None:
+        """What shows that an output was not made in this call, or not by itself; None: nothing does."""
+        if self.settings.device == "cuda":
+            if self.ours.reuses_outputs or self.ours.returns_input or not self._reuses(case, described):
+                return None
+            return "an output lies in the memory of an earlier call's"
+        for index, (item, fresh) in enumerate(zip(described, case.shape.fresh, strict=True)):
+            if fresh and num_bytes_of(item) and not self.arena.is_of_the_call(item):
+                return f"output {index} does not lie in memory that was allocated during the call"
+        for first, second in overlapping(described) - case.shape.shared:
+            return f"outputs {first} and {second} share memory"
+        return None
+
     def _reuses(self, case: Case, described: list[dict[str, Any]]) -> bool:
         """Whether an output lies where one of the two calls before lies: the contestant's process still holds those."""
-        outputs = [
-            (item["pointer"], expected.low.numel() * wire.DTYPES[expected.dtype].itemsize)
-            for item, expected in zip(described, case.expected, strict=True)
-        ]
+        outputs = [(item["pointer"], num_bytes_of(item)) for item in described]
         before = list(chain.from_iterable(self.outputs))
         self.outputs = [*self.outputs[-1:], outputs]
         return any(
@@ -481,7 +521,8 @@ class _Contestant:
             error = compare.form_error(trial, case.inputs, index, expected, item)
             if error is None:
                 try:
-                    outputs.append((expected, self.process.tensor(item | {"pointer": readable[index]["pointer"]})))
+                    at = item | {"pointer": readable[index]["pointer"]}
+                    outputs.append((expected, self.arena.tensor(self.process, at)))
                 except (ValueError, TypeError, LookupError) as unreadable:
                     message = f"output {index}: {unreadable}"
                     error = TrialError(trial=trial, kind="layout", inputs=case.inputs, message=message)

@@ -30,14 +30,16 @@ class Clock(threading.local):
     """Making what all candidates of the task share, waiting not counted."""
     timed = 0.0
     """Having the cores alone."""
+    calls = 0.0
+    """Of that, the calls of the programs that are timed."""
 
     def restart(self) -> None:
         """A new judgement begins."""
-        self.waiting = self.reference = self.timed = 0.0
+        self.waiting = self.reference = self.timed = self.calls = 0.0
 
     def spent(self) -> Spent:
         """As the verdict has it."""
-        return Spent(waiting=self.waiting, reference=self.reference, timed=self.timed)
+        return Spent(waiting=self.waiting, reference=self.reference, timed=self.timed, calls=self.calls)
 
 
 class Cores:

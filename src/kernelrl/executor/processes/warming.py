@@ -7,8 +7,10 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from kernelrl.executor.api import ExecutorSettings
+from kernelrl.executor.processes.helpers import allocator_library
 from kernelrl.executor.quota import num_cores
 
 SPIN_COUNT = "1000"
@@ -39,7 +41,11 @@ def num_threads(settings: ExecutorSettings) -> int:
 
 
 def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
-    """Environment variables of the forkserver of an executor with these settings."""
+    """Environment variables of the forkserver of an executor with these settings.
+
+    Raises:
+        FileNotFoundError: there is no C compiler.
+    """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "OMP_NUM_THREADS": str(num_threads(settings)),
@@ -54,4 +60,5 @@ def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": device}
     else:
         environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        environment["LD_PRELOAD"] = str(allocator_library(Path(settings.cache_dir).expanduser()))
     return environment
