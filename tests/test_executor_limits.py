@@ -341,7 +341,8 @@ def test_one_executor_of_a_host_measures_at_a_time(tmp_path: Path) -> None:
 
 def test_a_lock_that_is_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    for name in ("link", "none/lock"):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "none/lock", "pipe"):
         with pytest.raises(InfrastructureError, match=name), HostLock(str(tmp_path / name)).held():
             pass
     assert not (tmp_path / "elsewhere").exists()
