@@ -159,6 +159,8 @@ class Verdict(_Frozen):
     candidate_ms: float | None = None
     """Median time of one candidate call (in milliseconds)."""
     speedup: Speedup | None = None
+    uneven: bool = False
+    """True: the candidate's other calls took longer than those that count, so `speedup` is that of all of them."""
     retest: Speedup | None = None
     """A speedup too good to be believed at once was measured again: the higher of the two; `speedup` is the lower."""
     compiled_ms: float | None = None
@@ -185,6 +187,8 @@ class Verdict(_Frozen):
     """The candidate's own output, shortened."""
     protocol: str = "kernelrl"
     """Name of the executor settings that were followed."""
+    draws: str | None = None
+    """Name of the inputs: `executor.draws` with this name draws them again. None: nothing was drawn."""
     interpreted: bool = False
     """True: Triton's interpreter ran it, so there is no time."""
     cached: bool = False

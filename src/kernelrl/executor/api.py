@@ -118,6 +118,8 @@ class ExecutorSettings(BaseModel):
     cache_dir: str = "~/.cache/kernelrl"
     """Folder of the build cache and the verdict cache."""
     verdict_cache: bool = True
+    draws: str | None = None
+    """Name of the inputs to draw again, which a verdict has; None: new ones for each group of requests."""
     seed: int = 0
     """Root of the hidden input seeds."""
 

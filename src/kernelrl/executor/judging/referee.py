@@ -216,6 +216,7 @@ class _Contestant:
         The values of one call are compared while the next one runs.
         """
         found = self.found
+        found.draws = self.ours.name_of_draws
         with self.cores.holding(self.ours.lock), self.cores.making_reference():
             cases = [self.ours.case(draw) for draw in self.ours.draws()]
             reference_peak = self.ours.peak_memory() if self.measures_memory else None
