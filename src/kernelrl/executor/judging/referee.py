@@ -31,8 +31,10 @@ from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Viol
 
 RECORDED_ONE_IN = 8
 """Share of turns in which a call is recorded, chosen at random."""
-MORE_PAIRS = 4
-"""Pairs that are added at a time when the first ones leave the interval too wide."""
+MORE_PAIRS, MOST_PAIRS = 4, 16
+"""Pairs that are added at a time when the first ones leave the interval too wide, and those timed at once at most."""
+NUM_NULLS = 7
+"""Questions that ask nothing before each row of pairs."""
 LONG_ROW = 0.25
 """Share of turns in which a program is called twice, not once, before the call that counts."""
 MAX_BUILDS = 16
@@ -307,7 +309,7 @@ class _Contestant:
         settings, found, cores = self.settings, self.found, self.cores
         deadline = time.monotonic() + settings.timing_budget_s
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
-        num_turns = settings.min_pairs
+        num_turns = min(settings.min_pairs, MOST_PAIRS)
         while num_turns:
             with cores.preparing(), cores.on_device(), cores.holding(self.ours.lock), cores.making_reference():
                 rows = [self._draw_row() for _ in range(1 + num_turns)]
@@ -320,6 +322,9 @@ class _Contestant:
                 check()
             if found.errors:
                 raise _Ended("incorrect", f"Wrong output in a timed run: {found.errors[0].message}.")
+            if (missing := settings.min_pairs - len(found.calls)) > 0:
+                num_turns = min(missing, MOST_PAIRS)
+                continue
             scatter, common = found.widths()
             wide = scatter >= max(settings.target_width, common) and time.monotonic() < deadline
             num_turns = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if wide else 0
@@ -347,7 +352,7 @@ class _Contestant:
         """
         found, ours, checks = self.found, self.ours, list[Callable[[], None]]()
         compiled = ours.compiled() if self.settings.compile_baseline else ""
-        for _ in range(self.settings.min_pairs):
+        for _ in range(NUM_NULLS):
             self._ask({"do": "null"})
             found.overheads.append(ours.time_nothing())
         for turn, row in enumerate(rows):
