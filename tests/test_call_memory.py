@@ -114,3 +114,14 @@ def test_each_group_of_requests_has_its_own_inputs_and_a_verdict_names_them(exec
     first, second, third = verdicts
     assert first.draws == third.draws and first.errors == third.errors
     assert first.draws != second.draws and first.errors != second.errors
+
+
+def test_work_in_the_constructor_is_seen(executor: Executor) -> None:
+    """It is not timed like the calls, and the verdict has it beside the reference's."""
+    slow = RIGHT.replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n        sum(range(30_000_000))\n\n    def forward",
+    )
+    quick, working = judge(executor, RIGHT).construction, judge(executor, slow).construction
+    assert quick is not None and working is not None and quick.reference_ms > 0
+    assert working.candidate_ms > 100

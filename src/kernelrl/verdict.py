@@ -90,6 +90,15 @@ class Memory(_Frozen):
     reference_mb: float
 
 
+class Construction(_Frozen):
+    """Wall time of importing the text and constructing the model, builds not counted (in milliseconds).
+
+    Others work beside it, so it is rough. It shows where work has gone that the timed calls lack."""
+
+    candidate_ms: float
+    reference_ms: float
+
+
 class Build(_Frozen):
     """What compiling the candidate's native code came to."""
 
@@ -175,6 +184,8 @@ class Verdict(_Frozen):
     """Share of the candidate's own kernels in its time, 0 to 1 (Dr. Kernel's PR); None: not measured."""
     memory: Memory | None = None
     """None: not measured, as on a GPU, in Triton's interpreter, or where the first call already failed."""
+    construction: Construction | None = None
+    """None: the candidate was not loaded."""
     operators: dict[str, int] | None = None
     """Library operators that ran in one traced call, with counts; None: not traced."""
     build: Build | None = None

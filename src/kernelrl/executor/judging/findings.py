@@ -13,6 +13,7 @@ from kernelrl.stats import median_interval
 from kernelrl.verdict import (
     Build,
     Conditions,
+    Construction,
     GpuBuild,
     Memory,
     Speedup,
@@ -63,6 +64,7 @@ class Findings:
     operators: dict[str, int] | None = None
     coverage: float | None = None
     memory: Memory | None = None
+    construction: Construction | None = None
     draws: str | None = None
     log: str = ""
 
@@ -207,6 +209,7 @@ class Findings:
             conditions=conditions,
             coverage=self.coverage,
             memory=self.memory,
+            construction=self.construction,
             operators=self.operators,
             build=build,
             gpu_builds=tuple(self.gpu_builds),

@@ -27,7 +27,7 @@ from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality.operators import library_operators
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.process import ForgedMessage, Needs, Process, ProcessFailure, ProcessTimeout, nothing
-from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
+from kernelrl.verdict import Construction, GpuBuild, Memory, Status, TrialError, Verdict, Violation
 
 RECORDED_ONE_IN = 8
 """Share of turns in which a call is recorded, chosen at random."""
@@ -163,13 +163,18 @@ class _Contestant:
         try:
             self.process.watch_memory()
             self.arena.attach(self.process, timeout)
+            loading, building_s = self.cores.stopwatch(), 0.0
             nonce = self.process.post({"do": "load", "source": source, "entry": ENTRY_POINT} | self.ours.init)
             while "build" in (message := self.cores.next_message(self.process, nonce, timeout)):
                 if len(found.builds) >= MAX_BUILDS:
                     raise self._foul("build_request", f"more than {MAX_BUILDS} native modules")
+                building = self.cores.stopwatch()
                 self._serve_build(message["build"], builder)
+                building_s += building()
         except ProcessFailure as error:
             raise _broke_off(error, "while it was loaded", timeout, found) from None
+        seconds = max(loading() - building_s, 0.0)
+        found.construction = Construction(candidate_ms=seconds * 1e3, reference_ms=self.ours.construction_s * 1e3)
         failed_builds = [built for built in found.builds if not built.ok]
         if "failed" in message:
             if failed_builds:

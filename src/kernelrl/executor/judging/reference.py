@@ -80,7 +80,9 @@ class Reference:
     def _load(self) -> None:
         settings = self.settings
         unknown: dict[str, Any] = {"init": None, "init_tensors": [], "seed": self.init_seed}
+        loading = self._cores.stopwatch()
         loaded = self._ask(self._load_question | unknown, settings.load_timeout_s)
+        self.construction_s = loading()
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": self.init_seed}
         sizes = [{}, *self._hidden_sizes()]
         layouts, images = [], []
