@@ -69,6 +69,11 @@ class Cores:
         """Time that preparations have stood still so far (in seconds): whoever waits for one waits that much longer."""
         return self._paused_s
 
+    def stopwatch(self) -> Callable[[], float]:
+        """Tells the time since it was made in which preparations did not stand still (in seconds)."""
+        started, paused = time.monotonic(), self._paused_s
+        return lambda: max(time.monotonic() - started - (self._paused_s - paused), 0.0)
+
     @contextmanager
     def preparing(self) -> Iterator[None]:
         """Hold one of the `num_workers` slots."""
