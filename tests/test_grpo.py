@@ -17,12 +17,12 @@ from transformers import TrainerState
 from conftest import KERNELS, REFERENCE
 from curated import training_config, write_data
 from kernelrl import grpo, models, sft
-from kernelrl.candidate import Candidate
+from kernelrl.candidate import Candidate, Completion
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor.api import Request, make_executor
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
-from kernelrl.grpo.judge import Judge
+from kernelrl.grpo.judge import Judge, _group_metrics
 from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
@@ -187,6 +187,23 @@ def test_advantages_are_those_of_trl():
     assert scaled[:4].tolist() == pytest.approx(((rewards[:4] - 0.5) / (deviation + 1e-4)).tolist())
     assert scaled[4:].tolist() == [0, 0, 0, 0]
     assert group_advantages(rewards, 4, "none")[:4].tolist() == [0.5, -0.5, -0.5, 0.5]
+
+
+def test_noise_in_an_all_correct_group_is_no_advantage(tmp_path):
+    """Speedups of 1.50 to 1.53: divided by their standard deviation they would be advantages from -1 to 1.6."""
+    cfg = training_config(tmp_path)
+    completion = Completion.parse(f"```python\n{KERNELS['right']}```\n")
+    medians = [1.50, 1.51, 1.53, 1.50, 1.50, 1.51, 1.50, 1.50]
+    for width in (1.03, 1.0001):  # measured with noise, and precisely
+        group = [(completion, timed((median / width, median, median * width))) for median in medians]
+        scores = make_reward(cfg.reward).of_groups(group, ["relu2"] * 8, progress=1.0)
+        rewards = torch.tensor([score.total for score in scores])
+        advantages = group_advantages(rewards, 8, cfg.grpo.trainer.scale_rewards)
+        assert advantages.abs().max() < 0.01
+        assert (advantages == 0).all() == (width == 1.03)
+        figures = _group_metrics(["relu2"] * 8, scores)
+        assert figures["silent_groups"] + figures["nearly_silent_groups"] == 1
+        assert figures["silent_groups"] == (width == 1.03)
 
 
 def test_the_plan_is_what_stands_before_the_kernel(cfg):

@@ -32,7 +32,8 @@ class PlanReward:
 class HierarchicalGRPOTrainer(GRPOTrainer):
     """TRL's trainer with an advantage for each token: its first reward function pays the code, its second the plan.
 
-    The second of `reward_weights` is alpha; it multiplies the plan's advantages, which scaling has made comparable.
+    The second of `reward_weights` is alpha; it multiplies the plan's advantages. With `scale_rewards=group`, as in the
+    paper, it alone decides how much the plan counts; otherwise the size of the two rewards does too.
     """
 
     def _calculate_rewards(self, *args: Any) -> Tensor:

@@ -26,6 +26,8 @@ from kernelrl.verdict import Verdict
 
 TINY = 1.05
 """A speedup below this is one that noise may feign."""
+NEARLY_SILENT = 0.05
+"""A group whose rewards span less than this teaches next to nothing, where being right earns about 1."""
 
 
 class Judge:
@@ -177,16 +179,22 @@ def _read_task(text: str) -> Task:
 
 
 def _group_metrics(ids: Sequence[str], scores: Sequence[Score]) -> dict[str, float]:
-    """Share of groups that teach nothing: those of one scored completion, and those whose rewards are all alike."""
+    """Share of groups that teach nothing or next to nothing.
+
+    Those of one scored completion (`lone_groups`), those whose rewards are all alike (`silent_groups`), and those whose
+    rewards differ by less than `NEARLY_SILENT` (`nearly_silent_groups`).
+    """
     groups: defaultdict[str, list[float]] = defaultdict(list)
     for id, score in zip(ids, scores, strict=True):
         if score.total is not None:
             groups[id].append(score.total)
     if not groups:
         return {}
+    spans = [max(totals) - min(totals) for totals in groups.values() if len(totals) > 1]
     return {
-        "lone_groups": fmean(len(totals) == 1 for totals in groups.values()),
-        "silent_groups": fmean(len(totals) > 1 and len(set(totals)) == 1 for totals in groups.values()),
+        "lone_groups": 1 - len(spans) / len(groups),
+        "silent_groups": sum(span == 0 for span in spans) / len(groups),
+        "nearly_silent_groups": sum(0 < span < NEARLY_SILENT for span in spans) / len(groups),
     }
 
 
