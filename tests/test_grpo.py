@@ -35,11 +35,13 @@ TASK = Task(id="relu2", source=REFERENCE)
 REWARD = {"name": "plain", "terms": {"correct": {"gates": ["rule"]}}}
 
 
-def judge(executor, ledger, texts, step=7):
+def judge(executor, ledger, texts, step=7, **options):
     metrics = {}
     retest = Retest(executor, RetestSettings(above=3.0, over_record=2.0))
     known = {TASK.id: [KERNELS["right"]]}
-    rewards = Judge(executor, make_reward(REWARD), ledger, "cpp", policy="p", retest=retest, references=known)(
+    rewards = Judge(
+        executor, make_reward(REWARD), ledger, "cpp", policy="p", retest=retest, references=known, **options
+    )(
         prompts=[[{"role": "user", "content": "?"}]] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
         task=[TASK.model_dump_json()] * len(texts),
@@ -211,9 +213,33 @@ def test_the_plan_is_what_stands_before_the_kernel(cfg):
     plan, code = "<think>\nfuse all\n</think>\n", "```python\nclass ModelNew: pass\n```\n"
     ids = [tokenizer(text)["input_ids"] for text in (plan, plan + code)]
     padded = torch.tensor([ids[1] + [tokenizer.pad_token_id] * 3, ids[0] + [0] * (len(ids[1]) + 3 - len(ids[0]))])
-    mask = plan_mask(tokenizer, padded, [len(ids[1]), len(ids[0])])
-    assert tokenizer.decode(padded[0][mask[0]]).strip() == plan.strip()
-    assert mask[1].sum() == len(ids[0]), "without a kernel all is plan"
+    for reasoning in (PLAIN, Reasoning(opening="<think>\n")):
+        mask = plan_mask(tokenizer, padded, [len(ids[1]), len(ids[0])], reasoning)
+        assert tokenizer.decode(padded[0][mask[0]]).strip() == plan.strip()
+        assert mask[1].sum() == len(ids[0]), "without a kernel all is plan"
+
+
+DRAFT = f"perhaps\n```python\n{KERNELS['right']}```\nor rather"
+
+
+def test_a_draft_in_reasoning_that_the_template_opened_is_not_judged(tmp_path, executor_cache):
+    """The first completion was cut off while it reasoned, the second has reasoned and answers."""
+    ledger = Ledger(tmp_path)
+    with make_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
+        rewards, _ = judge(
+            executor, ledger, [DRAFT, f"{DRAFT}\n</think>\n{DRAFT}"], reasoning=Reasoning(opening="<think>\n")
+        )
+    assert rewards == [0.0, 1.0]
+    assert [record.verdict.status for record in ledger] == ["illegal", "correct"]
+    (cut, _) = [Completion.parse(record.completion) for record in ledger]
+    assert cut.source is None and cut.reasoning == DRAFT, "whoever reads the ledger sees the same"
+
+
+def test_grpo_asks_the_chat_template_whether_it_opens_the_reasoning(cfg):
+    template = Path(cfg.grpo.policy) / "chat_template.jinja"
+    template.write_text(template.read_text().replace("<|assistant|>{% endif %}", "<|assistant|><think>\n{% endif %}"))
+    records = list(Ledger(grpo.run(cfg) / "records"))
+    assert records and all(record.completion.startswith("<think>\n") for record in records)
 
 
 def test_plan_and_code_are_trained_apart(cfg, monkeypatch):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from transformers import GenerationConfig
 
 from kernelrl.models import load_policy
-from kernelrl.prompts import Message
+from kernelrl.prompts import Message, Reasoning, render
 
 
 class Sampler:
@@ -29,6 +29,7 @@ class Sampler:
         self._model, self._tokenizer = load_policy(folder)
         self._model.to(self._device).eval()
         self._tokenizer.padding_side = "left"
+        self._reasoning = Reasoning.of(self._tokenizer, {})
         sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
         self._generation = GenerationConfig(  # type: ignore[no-untyped-call]
             **(sampling if temperature > 0 else {"do_sample": False}),
@@ -38,13 +39,11 @@ class Sampler:
 
     @torch.inference_mode()
     def sample(self, conversations: Sequence[list[Message]], seed: int) -> list[str]:
-        """One completion per conversation, generated as one batch. Equal arguments give equal completions."""
-        prompts = [
-            self._tokenizer.apply_chat_template(
-                cast(list[dict[str, str]], messages), add_generation_prompt=True, tokenize=False
-            )
-            for messages in conversations
-        ]
+        """One completion per conversation, as `Completion.parse` reads it, generated as one batch.
+
+        Equal arguments give equal completions.
+        """
+        prompts = [render(self._tokenizer, messages, {}) for messages in conversations]
         inputs = self._tokenizer(prompts, add_special_tokens=False, padding=True, return_tensors="pt").to(self._device)
         torch.manual_seed(seed)
         tokens_BL = self._model.generate(
@@ -53,5 +52,5 @@ class Sampler:
             generation_config=self._generation,
         )
         completions_BL = tokens_BL[:, inputs["input_ids"].shape[1] :]
-        completions: list[str] = self._tokenizer.batch_decode(completions_BL, skip_special_tokens=True)
-        return completions
+        completions = self._tokenizer.batch_decode(completions_BL, skip_special_tokens=True)
+        return [self._reasoning.restore(text) for text in completions]

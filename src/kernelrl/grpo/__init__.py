@@ -25,6 +25,7 @@ from kernelrl.grpo.judge import Judge, SharedJudge
 from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.grpo.verifier import Verifier
 from kernelrl.grpo.watch import WatchCallback
+from kernelrl.prompts import Reasoning
 from kernelrl.records import Ledger, digest
 from kernelrl.rewards import Reward, make_reward
 from kernelrl.run import LOG, is_main_rank, open_stage, read_log
@@ -86,7 +87,8 @@ def run(cfg: DictConfig) -> Path:
             if is_main_rank():
                 ledger = Ledger(stage.path / "records")
                 _set_aside_repeated(ledger, last_checkpoint(stage.path / CHECKPOINTS))
-                judge = _make_judge(cfg, stack, reward, ledger, retest_settings, references)
+                reasoning = Reasoning.of(tokenizer, {})
+                judge = _make_judge(cfg, stack, reward, ledger, retest_settings, references, reasoning)
             shared = SharedJudge(judge)
             trainer_class = HierarchicalGRPOTrainer if reward.plan else GRPOTrainer
             trainer = trainer_class(
@@ -116,6 +118,7 @@ def _make_judge(
     ledger: Ledger,
     retest_settings: RetestSettings,
     references: dict[str, list[str]],
+    reasoning: Reasoning,
 ) -> Judge:
     """The judge, with an executor and a verifier that end with the stack."""
     executor = stack.enter_context(make_executor(to_dict(cfg.executor)))
@@ -123,7 +126,7 @@ def _make_judge(
     retest = Retest(executor, retest_settings)
     retest.learn(ledger)
     verifier = stack.enter_context(contextlib.closing(Verifier(cfg.verifier))) if "verifier" in cfg else None
-    return Judge(executor, reward, ledger, cfg.dialect, cfg.name, retest, references, verifier)
+    return Judge(executor, reward, ledger, cfg.dialect, cfg.name, retest, references, verifier, reasoning)
 
 
 def _read_references(path: Path, reward: Reward) -> dict[str, list[str]]:

@@ -15,6 +15,7 @@ from trl import GRPOTrainer
 
 from kernelrl.candidate import Completion
 from kernelrl.grpo.judge import SharedJudge
+from kernelrl.prompts import Reasoning
 
 
 class PlanReward:
@@ -51,7 +52,9 @@ class HierarchicalGRPOTrainer(GRPOTrainer):
         plan = plan * self.reward_weights[1].item()
         lengths = output["completion_mask"].sum(1).tolist()
         assert isinstance(self.processing_class, PreTrainedTokenizerBase)
-        is_plan = plan_mask(self.processing_class, output["completion_ids"], lengths)
+        assert isinstance(self.chat_template_kwargs, dict)
+        reasoning = Reasoning.of(self.processing_class, self.chat_template_kwargs)
+        is_plan = plan_mask(self.processing_class, output["completion_ids"], lengths, reasoning)
         output["advantages"] = torch.where(is_plan, plan[:, None], code[:, None])
         return output
 
@@ -74,17 +77,22 @@ def group_advantages(rewards: Tensor, num_generations: int, scale: str) -> Tenso
     return centred.nan_to_num(0.0)
 
 
-def plan_mask(tokenizer: PreTrainedTokenizerBase, completion_ids: Tensor, lengths: Sequence[int]) -> Tensor:
+def plan_mask(
+    tokenizer: PreTrainedTokenizerBase, completion_ids: Tensor, lengths: Sequence[int], reasoning: Reasoning
+) -> Tensor:
     """(N, T) True for the tokens that begin before the kernel's block; for all of them where there is no kernel.
 
     Args:
         completion_ids: (N, T) tokens, padded behind.
         lengths: N numbers of tokens without padding.
+        reasoning: how the policy marks it.
     """
     mask = torch.zeros_like(completion_ids, dtype=torch.bool)
     for row, (ids, length) in enumerate(zip(completion_ids.tolist(), lengths, strict=True)):
         text = str(tokenizer.decode(ids[:length], skip_special_tokens=True))
-        mask[row, : _num_tokens(tokenizer, ids[:length], Completion.parse(text).plan_end)] = True
+        restored = reasoning.restore(text)
+        code_length = len(restored) - Completion.parse(restored).plan_end  # what is restored stands before the code
+        mask[row, : _num_tokens(tokenizer, ids[:length], len(text) - code_length)] = True
     return mask
 
 

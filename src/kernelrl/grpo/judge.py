@@ -17,7 +17,7 @@ from kernelrl.candidate import Completion
 from kernelrl.executor.api import Executor, Request
 from kernelrl.grpo.retest import Retest
 from kernelrl.grpo.verifier import Verifier
-from kernelrl.prompts import Message, to_text
+from kernelrl.prompts import PLAIN, Message, Reasoning, to_text
 from kernelrl.records import Ledger, Record
 from kernelrl.rewards import Reward, Score
 from kernelrl.rewards.similarity import bleu_of
@@ -49,6 +49,7 @@ class Judge:
         retest: Retest,
         references: Mapping[str, Sequence[str]],
         verifier: Verifier | None = None,
+        reasoning: Reasoning = PLAIN,
     ):
         self.executor = executor
         self.reward = reward
@@ -58,6 +59,7 @@ class Judge:
         self.retest = retest
         self.references = references
         self.verifier = verifier
+        self.reasoning = reasoning
         self.plans: list[float | None] = []
         """What the plans of the last batch earned, where the reward pays them by themselves."""
 
@@ -78,7 +80,7 @@ class Judge:
             trainer_state: its `global_step` is the policy step, of `max_steps`.
             log_metric: adds a figure to the trainer's log.
         """
-        parsed = [Completion.parse(messages[-1]["content"]) for messages in completions]
+        parsed = [Completion.parse(self._restore(messages[-1])) for messages in completions]
         tasks = [_read_task(text) for text in task]
         requests = [
             Request(task=task_, candidate=completion.candidate(self.dialect), dialect=self.dialect)
@@ -122,6 +124,11 @@ class Judge:
         self.plans = [None if score.total is None else score.plan for score in scores]
         weight = self.reward.plan.weight if self.reward.plan else 0.0
         return [None if score.total is None else score.total - weight * score.plan for score in scores]
+
+    def _restore(self, message: Message) -> str:
+        # TRL takes the reasoning out of the text where the tokenizer tells how
+        reasoning = dict(message).get("reasoning_content", "")
+        return self.reasoning.restore(message["content"], str(reasoning))
 
     def _similarity(self, completions: Sequence[Completion], ids: Sequence[str]) -> dict[str, float]:
         """Mean BLEU of the kernels with the right ones that are known, where some are."""
