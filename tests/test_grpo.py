@@ -16,7 +16,7 @@ from transformers import TrainerState
 
 from conftest import KERNELS, REFERENCE
 from curated import training_config, write_data
-from kernelrl import grpo, models, sft
+from kernelrl import grpo, sft
 from kernelrl.candidate import Candidate, Completion
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
@@ -24,12 +24,14 @@ from kernelrl.executor.api import Request, make_executor
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
 from kernelrl.grpo.judge import Judge, _group_metrics
 from kernelrl.grpo.retest import Retest, RetestSettings
+from kernelrl.policies import models
+from kernelrl.policies.prompts import PLAIN, Reasoning
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
-from kernelrl.run import read_log
+from kernelrl.stage_folder import read_log
 from kernelrl.task import Task
+from kernelrl.training.hacking import alarms
 from kernelrl.verdict import Speedup, Verdict
-from kernelrl.watch import alarms
 
 TASK = Task(id="relu2", source=REFERENCE)
 REWARD = {"name": "plain", "terms": {"correct": {"gates": ["rule"]}}}
@@ -39,9 +41,8 @@ def judge(executor, ledger, texts, step=7, **options):
     metrics = {}
     retest = Retest(executor, RetestSettings(above=3.0, over_record=2.0))
     known = {TASK.id: [KERNELS["right"]]}
-    rewards = Judge(
-        executor, make_reward(REWARD), ledger, "cpp", policy="p", retest=retest, references=known, **options
-    )(
+    reward = make_reward(REWARD)
+    rewards = Judge(executor, reward, ledger, "cpp", policy="p", retest=retest, references=known, **options)(
         prompts=[[{"role": "user", "content": "?"}]] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
         task=[TASK.model_dump_json()] * len(texts),

@@ -15,7 +15,7 @@ from trl import GRPOTrainer
 
 from kernelrl.candidate import Completion
 from kernelrl.grpo.judge import SharedJudge
-from kernelrl.prompts import Reasoning
+from kernelrl.policies.prompts import Reasoning
 
 
 class PlanReward:
