@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from omegaconf import OmegaConf
-from transformers import TrainerState
+from transformers import AutoModelForCausalLM, TrainerState
 
 from conftest import KERNELS, REFERENCE
 from curated import training_config, write_data
@@ -274,6 +274,31 @@ def cfg(tmp_path):
     write_data(cfg)
     sft.run(cfg)
     return cfg
+
+
+def logits(policy):
+    model, tokenizer = models.load_policy(policy)
+    with torch.no_grad():
+        return model.eval()(tokenizer("for (int64_t i = 0;", return_tensors="pt")["input_ids"]).logits
+
+
+@pytest.mark.parametrize("stage", ["final", "final/adapter"])
+@pytest.mark.parametrize("adapter", ["{r: 2}", "null"])
+def test_what_sft_taught_an_adapter_is_there_after_grpo(adapter, stage, tmp_path):
+    """Without a step in GRPO its policy is SFT's, as a folder and as the reference of the KL term."""
+    overrides = ["sft.peft={r: 2}", f"grpo.peft={adapter}", f"grpo.policy={tmp_path}/sft/{stage}"]
+    frozen = ["grpo.trainer.learning_rate=0.0", "grpo.trainer.beta=0.1", "grpo.trainer.max_steps=1"]
+    cfg = training_config(tmp_path, "sft.trainer.learning_rate=1e-2", *overrides, *frozen)
+    write_data(cfg)
+    sft.run(cfg)
+    folder = grpo.run(cfg)
+    taught = logits(tmp_path / "sft" / "final")
+    assert (taught - logits(tmp_path / "sft" / "base")).abs().max() > 0.01
+    assert torch.equal(logits(folder / "final"), taught)
+    assert read_log(folder / "log.jsonl")[0]["kl"] == pytest.approx(0, abs=1e-6)
+    whole = AutoModelForCausalLM.from_pretrained(folder / "final")  # as vLLM reads it: no adapter to be found
+    assert (folder / "final" / "config.json").exists() and not (folder / "final" / "adapter_config.json").exists()
+    assert len(whole.state_dict()) == len(models.load_policy(folder / "final")[0].state_dict())
 
 
 def ids(folder):

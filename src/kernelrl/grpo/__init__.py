@@ -1,7 +1,7 @@
 """GRPO: the policy learns from the executor's verdicts (TRL's `GRPOTrainer`).
 
-The stage folder holds `checkpoints/`, `final/` (the policy), `log.jsonl` and `records/`, the ledger of all
-completions.
+The stage folder holds `start/` (an adapter that it was given, merged), `checkpoints/`, `final/` (the policy),
+`log.jsonl` and `records/`, the ledger of all completions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kernelrl.training.checkpoints import (
     StageCallback,
     digests,
     last_checkpoint,
-    require_disk_for_checkpoints,
+    prepare,
     save_final,
     show_progress,
     train,
@@ -74,6 +74,7 @@ def run(cfg: DictConfig) -> Path:
     with open_stage("grpo", cfg.grpo.folder, settings) as stage:
         if stage.done:
             return stage.path
+        start = _make_start(policy_folder, stage.path / "start")
         arguments = GRPOConfig(
             **ranks.trainer_fields("grpo", cfg.grpo.trainer, cfg.parallel),
             output_dir=str(stage.path / CHECKPOINTS),
@@ -81,8 +82,8 @@ def run(cfg: DictConfig) -> Path:
             report_to=report_to(cfg, "grpo"),
             reward_weights=[1.0, reward.plan.weight] if reward.plan else None,
         )
-        model, tokenizer = models.load_policy(policy_folder)  # after the arguments: they say how the ranks share it
-        require_disk_for_checkpoints(stage.path, model, cfg.grpo.trainer.get("save_total_limit"))
+        # after the arguments: they say how the ranks share it
+        model, tokenizer = models.load_policy(start, models.training_dtype(adapter))
         with contextlib.ExitStack() as stack:
             judge = None
             if is_main_rank():
@@ -102,14 +103,26 @@ def run(cfg: DictConfig) -> Path:
                 callbacks=[StageCallback(stage.path / LOG), WatchCallback(stage.path / LOG)],
             )
 
+            prepare(trainer, stage.path)
+
             def save() -> None:
-                save_final(trainer, stage.path / FINAL)
+                save_final(trainer, start, stage.path / FINAL)
                 seconds = read_log(stage.path / LOG)[-1]["seconds"]
                 stage.finish({"steps": trainer.state.global_step, "seconds": seconds})
 
             with show_progress(trainer, "grpo", ["reward", "correct"]):
                 train(trainer, stage.path, save)
         return stage.path
+
+
+def _make_start(policy: Path, folder: Path) -> Path:
+    """The whole model that training starts from; an adapter is merged into `folder` by the main rank."""
+    if not models.is_adapter(policy):
+        return policy
+    if is_main_rank():
+        models.make_whole(policy, folder)
+    ranks.await_path(folder)
+    return folder
 
 
 def _make_judge(

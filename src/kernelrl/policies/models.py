@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
-from peft import AutoPeftModelForCausalLM, PeftConfig, get_peft_config
+from peft import AutoPeftModelForCausalLM, PeftConfig, PeftType, get_peft_config
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
@@ -27,10 +27,13 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from kernelrl.configs import to_dict
 from kernelrl.errors import UserError
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""File that makes a folder an adapter's, in PEFT's format."""
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -124,12 +127,64 @@ def make_adapter(cfg: DictConfig | None) -> PeftConfig | None:
         raise UserError(f"peft: {error}") from None
 
 
+def training_dtype(adapter: PeftConfig | None) -> str | torch.dtype:
+    """The type in which a policy is loaded to be trained.
+
+    Weights that are trained are float32: a bfloat16 weight has eight bits, so a step of 1e-6 leaves it where it was,
+    however often it is taken. `trainer.bf16=true` computes in bfloat16 all the same (autocast). Weights that LoRA
+    freezes keep the type in which they are stored; its own are float32.
+    """
+    return "auto" if adapter is not None and adapter.peft_type == PeftType.LORA else torch.float32
+
+
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Write model (or adapter) and tokenizer so that `load_policy` finds them whole or not at all."""
+    """Write model and tokenizer so that `load_policy` finds them whole or not at all."""
     partial = folder.with_name(f"{folder.name}.partial")
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
     publish(partial, folder)
+
+
+def save_whole(trained: Path, start: Path, folder: Path) -> None:
+    """Make a policy folder of what a trainer has saved, as a whole model in the type in which the start is stored.
+
+    So whatever reads models can read it: vLLM, transformers, a further adapter, the reference of a KL term. An adapter
+    is merged, and kept beside it in `adapter/`.
+
+    Args:
+        trained: the trainer's folder, a model or an adapter; it is gone afterwards.
+        start: the whole model that training started from.
+    """
+    dtype = AutoConfig.from_pretrained(start).dtype
+    if not is_adapter(trained) and AutoConfig.from_pretrained(trained).dtype == dtype:
+        publish(trained, folder)
+        return
+    unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]  # under ZeRO-3 this rank would load a share alone, and wait for the others
+    model, tokenizer = load_policy(trained, dtype)
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    if is_adapter(trained):
+        trained.rename(partial / "adapter")
+    else:
+        shutil.rmtree(trained)
+    publish(partial, folder)
+
+
+def is_adapter(policy: Path) -> bool:
+    """Whether the folder holds an adapter alone, which is nothing without its base."""
+    return (policy / ADAPTER_CONFIG).is_file()
+
+
+def make_whole(adapter: Path, folder: Path) -> None:
+    """Write the adapter merged into its base as a whole model, unless that has been done.
+
+    A second adapter names the folder that its model was loaded from as its base. That must be the first adapter merged:
+    over the first one's own base, the first training would be lost.
+    """
+    if not folder.exists():
+        save_policy(*load_policy(adapter), folder)
 
 
 def publish(partial: Path, folder: Path) -> None:
@@ -146,24 +201,29 @@ def check_policy(folder: str | Path) -> Path:
         UserError: it is missing or holds neither a model nor an adapter.
     """
     folder = Path(folder).expanduser()
-    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+    if not any((folder / name).is_file() for name in ("config.json", ADAPTER_CONFIG)):
         raise UserError(
             f"policy {folder}: no model there; run the stage that writes it (kernelrl sft, kernelrl grpo) first"
         )
     return folder
 
 
-def load_policy(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_policy(
+    folder: str | Path, dtype: str | torch.dtype = "auto"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer of a policy folder; an adapter comes merged into its base.
+
+    Args:
+        dtype: of the weights; `auto`: as they are stored.
 
     Raises:
         UserError: see `check_policy`.
     """
     folder = check_policy(folder).resolve()  # an adapter names its base by the path that it was loaded from
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    if (folder / "adapter_config.json").is_file():
-        return AutoPeftModelForCausalLM.from_pretrained(folder).merge_and_unload(), tokenizer
-    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto"), tokenizer
+    if is_adapter(folder):
+        return AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype).merge_and_unload(), tokenizer
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype), tokenizer
 
 
 def train_tokenizer(texts: Iterable[str], bpe_tokens: int, line_tokens: int) -> PreTrainedTokenizerFast:

@@ -21,7 +21,7 @@ from kernelrl.training.checkpoints import (
     CHECKPOINTS,
     FINAL,
     StageCallback,
-    require_disk_for_checkpoints,
+    prepare,
     save_final,
     show_progress,
     train,
@@ -56,7 +56,7 @@ def run(cfg: DictConfig) -> Path:
             trainer = make_trainer(cfg, base, stage.path, rows, heldout)
 
             def save() -> None:
-                save_final(trainer, stage.path / FINAL)
+                save_final(trainer, base, stage.path / FINAL)
                 seconds = read_log(stage.path / LOG)[-1]["seconds"]
                 stage.finish({"steps": trainer.state.global_step, "examples": len(rows), "seconds": seconds})
 
@@ -81,17 +81,20 @@ def make_trainer(
         seed=cfg.seed,
         report_to=report_to(cfg, "sft"),
     )
-    model, tokenizer = models.load_policy(policy)  # after the arguments: they say how the ranks share it
-    require_disk_for_checkpoints(folder, model, cfg.sft.trainer.get("save_total_limit"))
-    return SFTTrainer(
+    adapter = models.make_adapter(cfg.sft.peft)
+    # after the arguments: they say how the ranks share it
+    model, tokenizer = models.load_policy(policy, models.training_dtype(adapter))
+    trainer = SFTTrainer(
         model=model,
         args=arguments,
         train_dataset=_conversations(rows),
         eval_dataset=None if heldout is None else _conversations(heldout),
         processing_class=tokenizer,
-        peft_config=models.make_adapter(cfg.sft.peft),
+        peft_config=adapter,
         callbacks=[StageCallback(folder / LOG)],
     )
+    prepare(trainer, folder)
+    return trainer
 
 
 def _conversations(rows: list[dict[str, Any]]) -> datasets.Dataset:
