@@ -36,6 +36,8 @@ class Stage:
 
 TRAINING = ("sft", "grpo")
 """Stages that several ranks may run together."""
+JUDGING = ("curate", "grpo", "eval")
+"""Stages that need the executor."""
 PIPELINE = ("curate", "sft", "grpo", "eval", "report")
 """In the order in which they run."""
 STAGES = {
