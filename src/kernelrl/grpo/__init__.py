@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import defaultdict
 from pathlib import Path
 
 import datasets
@@ -16,16 +15,16 @@ from omegaconf import DictConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from kernelrl.configs import read_node, to_dict
-from kernelrl.data.tables import TASKS_TRAIN, read_table
+from kernelrl.data.tables import TASKS_TRAIN, read_references, read_table
 from kernelrl.executor.api import deciding_settings, make_executor
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
 from kernelrl.grpo.judge import Judge, SharedJudge
 from kernelrl.grpo.retest import Retest, RetestSettings
-from kernelrl.grpo.verifier import Verifier
 from kernelrl.grpo.watch import WatchCallback
 from kernelrl.policies import models
 from kernelrl.policies.prompts import Reasoning
+from kernelrl.policies.verifier import Verifier
 from kernelrl.records import Ledger, digest
 from kernelrl.rewards import Reward, make_reward
 from kernelrl.stage_folder import LOG, is_main_rank, open_stage, read_log
@@ -56,7 +55,7 @@ def run(cfg: DictConfig) -> Path:
     rows = read_table(tasks_file, ["task_id", "prompt", "task"])
     policy_folder = models.check_policy(cfg.grpo.policy)
     reward = make_reward(cfg.reward)
-    references = _read_references(Path(cfg.grpo.references), reward)
+    references = read_references(Path(cfg.grpo.references), needed="similarity" in reward.measures)
     retest_settings = read_node(RetestSettings, cfg.grpo.retest, "grpo.retest")
     adapter = models.make_adapter(cfg.grpo.peft)
     settings = {
@@ -141,20 +140,6 @@ def _make_judge(
     retest.learn(ledger)
     verifier = stack.enter_context(contextlib.closing(Verifier(cfg.verifier))) if "verifier" in cfg else None
     return Judge(executor, reward, ledger, cfg.dialect, cfg.name, retest, references, verifier, reasoning)
-
-
-def _read_references(path: Path, reward: Reward) -> dict[str, list[str]]:
-    """Sources of right kernels by task id; none where the file is not there.
-
-    Raises:
-        UserError: the reward needs the file and it is not there.
-    """
-    if not path.exists() and "similarity" not in reward.measures:
-        return {}
-    references: defaultdict[str, list[str]] = defaultdict(list)
-    for row in read_table(path, ["task_id", "kernel"]):
-        references[row["task_id"]].append(row["kernel"])
-    return {id: list(dict.fromkeys(kernels)) for id, kernels in references.items()}
 
 
 def _set_aside_repeated(ledger: Ledger, checkpoint: Path | None) -> None:

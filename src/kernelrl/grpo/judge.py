@@ -16,8 +16,8 @@ from kernelrl import __version__
 from kernelrl.candidate import Completion
 from kernelrl.executor.api import Executor, Request
 from kernelrl.grpo.retest import Retest
-from kernelrl.grpo.verifier import Verifier
 from kernelrl.policies.prompts import PLAIN, Message, Reasoning, to_text
+from kernelrl.policies.verifier import Verifier
 from kernelrl.records import Ledger, Record
 from kernelrl.rewards import Reward, Score
 from kernelrl.rewards.similarity import bleu_of
