@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -21,8 +22,9 @@ from kernelrl.candidate import Candidate, Completion
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor.api import Request, make_executor
+from kernelrl.grpo.figures import BrokenRules, group_figures
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
-from kernelrl.grpo.judge import Judge, _group_metrics
+from kernelrl.grpo.judge import Judge
 from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.policies import models
 from kernelrl.policies.prompts import PLAIN, Reasoning
@@ -31,7 +33,7 @@ from kernelrl.rewards import make_reward
 from kernelrl.stage_folder import read_log
 from kernelrl.task import Task
 from kernelrl.training.hacking import alarms
-from kernelrl.verdict import Speedup, Verdict
+from kernelrl.verdict import Speedup, Verdict, Violation
 
 TASK = Task(id="relu2", source=REFERENCE)
 REWARD = {"name": "plain", "terms": {"correct": {"gates": ["rule"]}}}
@@ -68,6 +70,36 @@ def test_every_completion_gets_a_reward_and_a_record(tmp_path, executor_cache):
     assert 0.3 < metrics["similarity"] < 1
     assert metrics["lone_groups"] == metrics["silent_groups"] == metrics["retested"] == 0
     assert metrics["broke/no_kernel"] == 0.4 and metrics["broke/library_call"] == 0.2 and metrics["coverage"] > 0.5
+
+
+def test_a_rule_that_nobody_broke_in_a_batch_counts_as_zero(tmp_path):
+    """Five completions a batch, logged every three batches: the second breaks a rule once, the fourth twice."""
+    whole, broken = (verdict_of(rule) for rule in (None, "library_call"))
+    report, reported = BrokenRules(), [[], []]
+    for step, num in enumerate((0, 1, 0, 2, 0, 0)):
+        reported[step // 3] += report([broken] * num + [whole] * (5 - num), interval=step // 3)
+    means = [fmean(share for _, share in interval) for interval in reported]
+    assert means == pytest.approx([1 / 15, 2 / 15])
+    assert {name for interval in reported for name, _ in interval} == {"broke/library_call"}
+
+
+def verdict_of(rule):
+    return Verdict(
+        task_id="relu2",
+        candidate="c",
+        status="illegal" if rule else "correct",
+        stage="ran" if rule else "correct",
+        dialect="cpp",
+        device="cpu",
+        violations=(Violation(rule=rule, evidence="x"),) if rule else (),
+    )
+
+
+def test_records_of_a_step_that_generates_twice_have_names_of_their_own(cfg):
+    cfg.grpo.trainer = {**cfg.grpo.trainer, "gradient_accumulation_steps": 2, "steps_per_generation": 1, "max_steps": 2}
+    cfg.executor.timing = False
+    expected = [f"grpo/{step}/{index}" for step in range(2) for index in range(8)]
+    assert ids(grpo.run(cfg)) == expected
 
 
 class Broken:
@@ -204,7 +236,7 @@ def test_noise_in_an_all_correct_group_is_no_advantage(tmp_path):
         advantages = group_advantages(rewards, 8, cfg.grpo.trainer.scale_rewards)
         assert advantages.abs().max() < 0.01
         assert (advantages == 0).all() == (width == 1.03)
-        figures = _group_metrics(["relu2"] * 8, scores)
+        figures = group_figures(["relu2"] * 8, scores)
         assert figures["silent_groups"] + figures["nearly_silent_groups"] == 1
         assert figures["silent_groups"] == (width == 1.03)
 
