@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import Qwen3Config
 
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
-from kernelrl.runs.launch import agent, run_stage, slurm
+from kernelrl.runs.launch import agent, generator, run_stage, slurm
 from kernelrl.runs.stages import STAGES, Stage
 
 SLURM = ["recipe=toy", "launcher=slurm"]
@@ -89,3 +90,27 @@ def test_on_one_machine_there_is_a_rank_for_each_gpu(asked, gpus, ranks, tmp_pat
     monkeypatch.setattr(Stage, "run", lambda self, cfg: started.append(None))
     run_stage("sft", compose_config("sft", [f"launcher.processes={asked}", f"output_dir={tmp_path}"]))
     assert started == [ranks]
+
+
+@pytest.mark.parametrize(
+    ("heads", "key_value_heads", "gpus", "split"),
+    [
+        (32, 8, 8, (8, 1)),
+        (28, 4, 8, (4, 2)),
+        (14, 2, 8, (2, 4)),
+        (9, 3, 8, (1, 8)),
+        (40, 8, 4, (4, 1)),
+        (64, 8, 16, (16, 1)),
+    ],
+)
+def test_vllm_shares_out_whole_heads_and_uses_every_gpu(heads, key_value_heads, gpus, split):
+    config = Qwen3Config(num_attention_heads=heads, num_key_value_heads=key_value_heads)
+    assert generator.split_gpus(config, gpus) == split
+
+
+def test_options_of_the_server_are_passed_through(tmp_path):
+    Qwen3Config(num_attention_heads=28, num_key_value_heads=4).save_pretrained(tmp_path)
+    words = generator.serve_command(tmp_path, 40001, 8, {"max-model-len": 16384, "enforce-eager": True})
+    assert words[2:4] == ["serve", str(tmp_path)]
+    wanted = ["--port=40001", "--tensor-parallel-size=4", "--data-parallel-size=2", "--max-model-len=16384"]
+    assert {*wanted, "--enforce-eager"} <= set(words)

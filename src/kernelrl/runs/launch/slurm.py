@@ -43,6 +43,8 @@ class SlurmSettings(BaseModel):
     """Nodes for the executor alone."""
     generators: Literal[0, 1]
     """Nodes for generation alone: TRL's trainer asks one server."""
+    vllm: dict[str, str | int | float | bool]
+    """Options of `vllm serve` on the node that generates, by their long names."""
     array: PositiveInt | None
     """Jobs that share the samples of an evaluation; None: one job does it all."""
     partition: str | None
@@ -145,8 +147,6 @@ def _render(cfg: DictConfig, command: str, settings: SlurmSettings, nodes: int, 
         "NODES": cfg.nodes,
         "EXECUTORS": settings.executors,
         "GENERATORS": settings.generators,
-        "POLICY": Path(cfg.grpo.policy).absolute(),
-        "GPUS": max(1, settings.gpus_per_node),
         "RAY": int(cfg.executor.engine == "ray"),
         "RETRIES": settings.retries,
     }
