@@ -268,11 +268,15 @@ def test_a_draft_in_reasoning_that_the_template_opened_is_not_judged(tmp_path, e
     assert cut.source is None and cut.reasoning == DRAFT, "whoever reads the ledger sees the same"
 
 
-def test_grpo_asks_the_chat_template_whether_it_opens_the_reasoning(cfg):
+@pytest.mark.parametrize("thinks", [True, False])
+def test_grpo_asks_the_chat_template_whether_it_opens_the_reasoning(thinks, cfg):
     template = Path(cfg.grpo.policy) / "chat_template.jinja"
-    template.write_text(template.read_text().replace("<|assistant|>{% endif %}", "<|assistant|><think>\n{% endif %}"))
+    opening = "<|assistant|>{% if enable_thinking %}<think>\n{% endif %}{% endif %}"
+    template.write_text(template.read_text().replace("<|assistant|>{% endif %}", opening))
+    cfg.grpo.trainer.max_steps = 1
+    cfg.model.chat_template_kwargs = {"enable_thinking": thinks}
     records = list(Ledger(grpo.run(cfg) / "records"))
-    assert records and all(record.completion.startswith("<think>\n") for record in records)
+    assert records and all(record.completion.startswith("<think>\n") == thinks for record in records)
 
 
 def test_plan_and_code_are_trained_apart(cfg, monkeypatch):

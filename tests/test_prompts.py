@@ -6,6 +6,7 @@ from conftest import REFERENCE
 from kernelrl import dialects
 from kernelrl.errors import UserError
 from kernelrl.policies import prompts
+from kernelrl.policies.settings import ModelSettings
 from kernelrl.task import Task
 
 TASK = Task(id="relu2", source=REFERENCE)
@@ -41,13 +42,13 @@ class Tokenizer:
     [
         ("", {}, "draft"),
         ("<think>\n", {}, "<think>\ndraft"),
-        ("<think>\n", {"template": {"enable_thinking": False}}, "draft"),
+        ("<think>\n", {"chat_template_kwargs": {"enable_thinking": False}}, "draft"),
         ("<think>\n\n</think>\n\n", {}, "draft"),
-        ("[THINK]", {"start": "[THINK]", "end": "[/THINK]"}, "<think>draft"),
+        ("[THINK]", {"reasoning": {"start": "[THINK]", "end": "[/THINK]"}}, "<think>draft"),
     ],
 )
 def test_a_completion_begins_with_what_the_template_wrote_of_its_reasoning(suffix, options, restored):
-    reasoning = prompts.Reasoning.of(Tokenizer(suffix), **{"template": {}, **options})
+    reasoning = prompts.Reasoning.of(Tokenizer(suffix), ModelSettings.model_validate(options))
     assert reasoning.restore("draft") == restored
 
 

@@ -32,6 +32,7 @@ from kernelrl.eval.table import make_table
 from kernelrl.executor.api import Executor, Request, deciding_settings, make_executor
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.policies.prompts import Message, to_text
+from kernelrl.policies.settings import ModelSettings
 from kernelrl.records import Ledger, Record, digest, write_json
 from kernelrl.rewards import Reward, make_reward
 from kernelrl.stage_folder import is_done, open_stage, read_figures
@@ -96,6 +97,7 @@ class _Work:
     references: dict[str, list[str]]
     executor: Executor
     verifier: Verifier | None
+    model: ModelSettings
 
 
 def run(cfg: DictConfig) -> Path:
@@ -119,10 +121,11 @@ def run(cfg: DictConfig) -> Path:
     prompts = {task.id: row["prompt"] for task, row in zip(tasks, rows, strict=True)}
     to_compute = metrics.Settings(k=settings.k, fast_p=settings.fast_p, bootstrap=settings.bootstrap, seed=cfg.seed)
     asked = _what_decides(cfg, settings, tasks_digest)
+    model = read_node(ModelSettings, cfg.model, "model")
     references = read_references(settings.references, needed="similarity" in reward.measures)
     if settings.part is not None:
         with _open_judges(cfg, settings) as (executor, verifier):
-            work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, references, executor, verifier)
+            work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, references, executor, verifier, model)
             return _run_part(work, asked)
     records: dict[str, list[Record]] = {}
     summaries: dict[str, Any] = {}
@@ -130,7 +133,7 @@ def run(cfg: DictConfig) -> Path:
         open_stage("eval", settings.folder, asked) as stage,
         _open_judges(cfg, settings) as (executor, verifier),
     ):
-        work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, references, executor, verifier)
+        work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, references, executor, verifier, model)
         for name, policy in settings.policies.items():
             with open_stage(f"eval of {name}", settings.folder / name, asked | _fingerprint(policy)) as part:
                 ledger = Ledger(part.path / RECORDS)
@@ -217,6 +220,7 @@ def _what_decides(cfg: DictConfig, settings: EvalSettings, tasks_digest: str) ->
         "tasks": tasks_digest,
         "dialect": cfg.dialect,
         "seed": cfg.seed,
+        "model": read_node(ModelSettings, cfg.model, "model").deciding,
         "reward": cfg.reward,
         "verifier": cfg.verifier.model if "verifier" in cfg else None,
         "executor": deciding_settings(to_dict(cfg.executor)),
@@ -260,7 +264,7 @@ def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> d
         log.warning("%s: %d torn or corrupt line(s) skipped; sampling them again", ledger.folder, ledger.skipped)
     wanted = [(f"eval/{name}/{task.id}/{sample}", task) for task in work.tasks for sample in range(settings.samples)]
     size = max(1, settings.batch_size // settings.samples) * settings.samples
-    sampler = Sampler(policy, settings.temperature, settings.top_p, settings.max_new_tokens)
+    sampler = Sampler(policy, settings.temperature, settings.top_p, settings.max_new_tokens, work.model)
     num_correct = sum(record.verdict.correct for record in earlier)
     with track(len(wanted), f"eval {name}") as progress:
         for number, start in enumerate(range(0, len(wanted), size)):

@@ -24,6 +24,7 @@ from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.grpo.watch import WatchCallback
 from kernelrl.policies import models
 from kernelrl.policies.prompts import Reasoning
+from kernelrl.policies.settings import ModelSettings
 from kernelrl.policies.verifier import Verifier
 from kernelrl.records import Ledger, digest
 from kernelrl.rewards import Reward, make_reward
@@ -40,6 +41,7 @@ from kernelrl.training.checkpoints import (
     show_progress,
     train,
 )
+from kernelrl.training.lengths import keep_short_prompts
 from kernelrl.training.tracking import report_to
 
 log = logging.getLogger(__name__)
@@ -58,8 +60,12 @@ def run(cfg: DictConfig) -> Path:
     references = read_references(Path(cfg.grpo.references), needed="similarity" in reward.measures)
     retest_settings = read_node(RetestSettings, cfg.grpo.retest, "grpo.retest")
     adapter = models.make_adapter(cfg.grpo.peft)
+    model_settings = read_node(ModelSettings, cfg.model, "model")
+    models.check_quantization(model_settings, adapter, "grpo")
     settings = {
         "seed": cfg.seed,
+        "model": model_settings.deciding,
+        "max_prompt_length": cfg.grpo.max_prompt_length,
         "dialect": cfg.dialect,
         "policy": digests(policy_folder),
         "data": digest(tasks_file),
@@ -73,24 +79,26 @@ def run(cfg: DictConfig) -> Path:
     with open_stage("grpo", cfg.grpo.folder, settings) as stage:
         if stage.done:
             return stage.path
-        start = _make_start(policy_folder, stage.path / "start")
+        start = _make_start(policy_folder, stage.path / "start", model_settings)
         arguments = GRPOConfig(
             **ranks.trainer_fields("grpo", cfg.grpo.trainer, cfg.parallel),
             output_dir=str(stage.path / CHECKPOINTS),
             seed=cfg.seed,
             report_to=report_to(cfg, "grpo"),
+            chat_template_kwargs=model_settings.chat_template_kwargs,
             reward_weights=[1.0, reward.plan.weight] if reward.plan else None,
         )
         # after the arguments: they say how the ranks share it
-        model, tokenizer = models.load_policy(start, models.training_dtype(adapter))
+        model, tokenizer = models.load_policy(start, models.training_dtype(adapter), model_settings, adapter)
+        reasoning = Reasoning.of(tokenizer, model_settings)
+        rows = keep_short_prompts(rows, tokenizer, model_settings, cfg.grpo.max_prompt_length)
         with contextlib.ExitStack() as stack:
             judge = None
             if is_main_rank():
                 ledger = Ledger(stage.path / "records")
                 _set_aside_repeated(ledger, last_checkpoint(stage.path / CHECKPOINTS))
-                reasoning = Reasoning.of(tokenizer, {})
                 judge = _make_judge(cfg, stack, reward, ledger, retest_settings, references, reasoning)
-            shared = SharedJudge(judge)
+            shared = SharedJudge(judge, reasoning)
             trainer_class = HierarchicalGRPOTrainer if reward.plan else GRPOTrainer
             trainer = trainer_class(
                 model=model,
@@ -105,21 +113,21 @@ def run(cfg: DictConfig) -> Path:
             prepare(trainer, stage.path)
 
             def save() -> None:
-                save_final(trainer, start, stage.path / FINAL)
+                save_final(trainer, start, stage.path / FINAL, model_settings)
                 seconds = read_log(stage.path / LOG)[-1]["seconds"]
-                stage.finish({"steps": trainer.state.global_step, "seconds": seconds})
+                stage.finish({"steps": trainer.state.global_step, "tasks": len(rows), "seconds": seconds})
 
             with show_progress(trainer, "grpo", ["reward", "correct"]):
                 train(trainer, stage.path, save)
         return stage.path
 
 
-def _make_start(policy: Path, folder: Path) -> Path:
+def _make_start(policy: Path, folder: Path, settings: ModelSettings) -> Path:
     """The whole model that training starts from; an adapter is merged into `folder` by the main rank."""
     if not models.is_adapter(policy):
         return policy
     if is_main_rank():
-        models.make_whole(policy, folder)
+        models.make_whole(policy, folder, settings)
     ranks.await_path(folder)
     return folder
 

@@ -52,9 +52,9 @@ class HierarchicalGRPOTrainer(GRPOTrainer):
         plan = plan * self.reward_weights[1].item()
         lengths = output["completion_mask"].sum(1).tolist()
         assert isinstance(self.processing_class, PreTrainedTokenizerBase)
-        assert isinstance(self.chat_template_kwargs, dict)
-        reasoning = Reasoning.of(self.processing_class, self.chat_template_kwargs)
-        is_plan = plan_mask(self.processing_class, output["completion_ids"], lengths, reasoning)
+        (code_reward, _) = self.reward_funcs
+        assert isinstance(code_reward, SharedJudge)
+        is_plan = plan_mask(self.processing_class, output["completion_ids"], lengths, code_reward.reasoning)
         output["advantages"] = torch.where(is_plan, plan[:, None], code[:, None])
         return output
 

@@ -149,12 +149,14 @@ class SharedJudge:
 
     Args:
         judge: on the main rank; None on the others.
+        reasoning: how the policy marks it.
     """
 
     __name__ = "kernelrl"
 
-    def __init__(self, judge: Judge | None):
+    def __init__(self, judge: Judge | None, reasoning: Reasoning = PLAIN):
         self.judge = judge
+        self.reasoning = reasoning
         self.plans: list[float | None] = []
         """As the judge's, of this rank's completions."""
 

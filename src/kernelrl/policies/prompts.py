@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from kernelrl import dialects
 from kernelrl.errors import UserError
+from kernelrl.policies.settings import DEFAULT, ModelSettings
 from kernelrl.task import Task
 
 if TYPE_CHECKING:
@@ -37,16 +38,10 @@ class Reasoning:
     """The end of every prompt from `start` on, e.g. `<think>` and a newline; empty: the policy writes it itself."""
 
     @classmethod
-    def of(
-        cls, tokenizer: PreTrainedTokenizerBase, template: Mapping[str, Any], start: str = start, end: str = end
-    ) -> Reasoning:
-        """Of a policy with that tokenizer.
-
-        Args:
-            template: keyword arguments of its chat template, e.g. `{enable_thinking: False}`.
-            start, end: the marks of its reasoning.
-        """
-        prompt = render(tokenizer, [_user("?")], template)
+    def of(cls, tokenizer: PreTrainedTokenizerBase, settings: ModelSettings = DEFAULT) -> Reasoning:
+        """Of a policy with that tokenizer that is asked as the settings say."""
+        start, end = settings.reasoning.start, settings.reasoning.end
+        prompt = render(tokenizer, [_user("?")], settings.chat_template_kwargs)
         before, found, after = prompt.rpartition(start)
         return cls(start, end, found + after if found and not after.strip() else "")
 

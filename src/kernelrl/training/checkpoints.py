@@ -29,6 +29,7 @@ from transformers import (
 
 from kernelrl.console import track
 from kernelrl.policies.models import save_whole
+from kernelrl.policies.settings import DEFAULT, ModelSettings
 from kernelrl.records import digest, write_atomically, write_json
 from kernelrl.stage_folder import read_log, require_free_disk
 from kernelrl.training import interruption, ranks
@@ -125,20 +126,21 @@ def prepare(trainer: Trainer, folder: Path) -> None:
     require_disk_for_checkpoints(folder, model, trainer.args.save_total_limit)
 
 
-def save_final(trainer: Trainer, start: Path, folder: Path) -> None:
+def save_final(trainer: Trainer, start: Path, folder: Path, settings: ModelSettings = DEFAULT) -> None:
     """Write the policy and its tokenizer so that they are found whole or not at all; see `models.save_whole`.
 
     To be called by every rank: each may hold a share of the weights.
 
     Args:
         start: the whole model that training started from.
+        settings: how a policy is loaded.
     """
     trained = folder.with_name(f"{folder.name}.trained")
     trainer.save_model(str(trained))
     ranks.wait_for_all()
     if trainer.is_world_process_zero():
         (trained / "training_args.bin").unlink()  # it names this run's folders: equal policies would differ
-        save_whole(trained, start, folder)
+        save_whole(trained, start, folder, settings)
 
 
 @contextmanager
