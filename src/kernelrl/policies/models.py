@@ -103,7 +103,9 @@ def make_base(cfg: DictConfig, texts: Iterable[str], seed: int) -> tuple[PreTrai
             pad_token_id=own.pad_token_id,
         )
         made = Qwen3ForCausalLM(config)
-        return made if settings.dtype == "auto" else made.to(dtype=getattr(torch, settings.dtype)), own
+        if settings.dtype != "auto":
+            torch.nn.Module.to(made, dtype=getattr(torch, settings.dtype))
+        return made, own
     if cfg.kind == "hf" and is_adapter(Path(cfg.name).expanduser()):
         return load_policy(cfg.name, settings.dtype, settings)
     tokenizer = load_tokenizer(cfg)
