@@ -104,7 +104,7 @@ def make_base(cfg: DictConfig, texts: Iterable[str], seed: int) -> tuple[PreTrai
         )
         made = Qwen3ForCausalLM(config)
         if settings.dtype != "auto":
-            torch.nn.Module.to(made, dtype=getattr(torch, settings.dtype))
+            torch.nn.Module.to(made, dtype=getattr(torch, settings.dtype))  # in place
         return made, own
     if cfg.kind == "hf" and is_adapter(Path(cfg.name).expanduser()):
         return load_policy(cfg.name, settings.dtype, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from omegaconf import DictConfig
 
@@ -11,7 +12,7 @@ from kernelrl.configs import read_node, to_dict
 from kernelrl.errors import UserError
 from kernelrl.executor import ExecutorSettings, machine
 from kernelrl.rewards import make_reward
-from kernelrl.stage_folder import is_done, require_free_disk
+from kernelrl.stage_folder import SETTINGS, is_done, require_free_disk, require_writable
 
 FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 28, "report": 1 << 26}
 """Disk that a stage needs at least (in bytes). How large the checkpoints of a model are, its training stage checks."""
@@ -28,6 +29,12 @@ def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> No
         UserError: one line that names what is missing and the way out.
     """
     waiting = [stage for stage in stages if stage == "report" or not is_done(cfg[stage].folder)]
+    if (Path(cfg.output_dir) / SETTINGS).exists():
+        raise UserError(
+            f"output_dir={cfg.output_dir} is the folder of one stage; give the folder of the whole run, or a new one"
+        )
+    if waiting:
+        require_writable(cfg.output_dir, "choose another output_dir=")
     if {"curate", "grpo", "eval"} & set(waiting):
         require_machine(cfg.dialect, read_node(ExecutorSettings, cfg.executor, "executor"), here)
     if "curate" in waiting:
@@ -90,11 +97,12 @@ def require_machine(dialect: str, settings: ExecutorSettings, here: bool = True)
         here: whether they run here, where the engine is the local one.
 
     Raises:
-        UserError: unknown dialect, no compiler for it, or `cuda` asked for and absent.
+        UserError: unknown dialect, no compiler for it, a cache that cannot be written, or `cuda` asked for and absent.
     """
     dialects.get(dialect)
     if here and settings.engine == "local":
         _require_here(dialect, settings.device)
+        require_writable(Path(settings.cache_dir).expanduser(), "choose another executor.cache_dir=")
     if settings.device == "cuda" and dialect == "cpp":
         raise UserError("executor.device=cuda: C++ kernels run on the CPU; use executor.device=cpu")
 
