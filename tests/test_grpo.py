@@ -2,11 +2,6 @@
 
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -267,16 +262,15 @@ def test_what_is_missing_is_one_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_no_record_is_lost_or_doubled(cfg):
-    script = f"from curated import *; from kernelrl import grpo; grpo.run(training_config({cfg.output_dir!r}))"
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
-    ledger = Path(cfg.grpo.folder) / "records" / "rank0.jsonl"
+def test_killed_at_any_moment_no_record_is_lost_or_doubled(cfg, server, tmp_path):
+    ledger, output = Path(cfg.grpo.folder) / "records" / "rank0.jsonl", tmp_path / "output"
+    command = ("curated:run", "kernelrl.grpo", cfg.output_dir, [])
+
+    def length():
+        return ledger.stat().st_size if ledger.exists() else 0
+
     for _ in range(3):  # each time as soon as a batch has reached the ledger
-        size = ledger.stat().st_size if ledger.exists() else 0
-        process = subprocess.Popen([sys.executable, "-c", script], env=environment)
-        while process.poll() is None and (not ledger.exists() or ledger.stat().st_size <= size):
-            time.sleep(0.02)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL, "it was still at work"
-    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+        size = length()
+        server.kill_at(lambda size=size: length() > size, *command, folder=tmp_path, output=output)
+    assert server.start(*command, folder=tmp_path, output=output).wait() == 0, output.read_text()
     assert ids(Path(cfg.grpo.folder)) == EVERY_ID

@@ -21,10 +21,11 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(not slurm.is_here(), reason="needs root, and apt-get install slurm-wlm munge"),
 ]
-TOY = (
-    *("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16"),
-    *("sft.trainer.max_steps=4", "grpo.trainer.max_completion_length=64", "eval.max_new_tokens=64"),
+SMALL = (
+    *(*TOY, "sft.trainer.max_steps=4", "grpo.trainer.max_completion_length=64", "eval.max_new_tokens=64"),
+    *("grpo.trainer.per_device_train_batch_size=8",),
 )
+BATCH = 8
 Launch = Callable[..., subprocess.CompletedProcess[str]]
 
 
