@@ -22,7 +22,7 @@ from conftest import RIGHT
 from executor_cases import FAST, judge, processes_of, request, service_of, wait_for
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, make_executor
-from kernelrl.executor.service import own_folder
+from kernelrl.executor.engines.service import own_folder
 
 BUSY = RIGHT.replace(
     "void kernel", "void toil() { for (volatile long i = 0; i < 600000000L; ++i) {} }\nvoid kernel"
@@ -229,19 +229,18 @@ def test_a_clock_that_jumps_changes_nothing(
 
 
 @pytest.mark.slow
-def test_nothing_leaks_in_two_thousand_evaluations(settings: dict[str, Any]) -> None:
-    with make_executor(settings | {"timing": False, "distributions": []}) as engine:
+def test_nothing_leaks_in_a_thousand_evaluations(settings: dict[str, Any], tmp_path: Path) -> None:
+    with make_executor(settings | {"cache_dir": str(tmp_path), "timing": False, "distributions": []}) as engine:
         engine.evaluate([request(RIGHT + f"\n# first {index}") for index in range(200)])
         before = _footprint(engine)
-        for block in range(9):
+        for block in range(4):
             verdicts = engine.evaluate([request(RIGHT + f"\n# {block} {index}") for index in range(200)])
             assert {verdict.status for verdict in verdicts} == {"correct"}
         after = _footprint(engine)
     assert after["processes"] <= before["processes"] + 1
     assert after["descriptors"] <= before["descriptors"] + 4
-    assert after["shared"] == before["shared"]
     assert after["files"] <= before["files"] + 2
-    assert after["megabytes"] <= before["megabytes"] + 100, (before, after)
+    assert after["megabytes"] <= before["megabytes"] + 50, (before, after)
 
 
 def _footprint(engine: Executor) -> dict[str, float]:
@@ -250,7 +249,6 @@ def _footprint(engine: Executor) -> dict[str, float]:
     return {
         "processes": len(processes_of(engine)),
         "descriptors": service.num_fds(),
-        "shared": len(os.listdir("/dev/shm")),
         "files": sum(len(names) for _, _, names in os.walk(cache)),
         "megabytes": service.memory_info().rss / (1 << 20),
     }
