@@ -11,12 +11,17 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import warm
 from chat_server import Server
+from kernelrl import cli
+from kernelrl.executor import Executor, ExecutorSettings, make_executor
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does
 
@@ -95,6 +100,21 @@ def executor_cache() -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def kept_executor() -> Iterator[Callable[..., AbstractContextManager[Executor]]]:
+    """Stands in for `make_executor` where several commands of one module have the same settings: one serves them."""
+    with ExitStack() as stack:
+
+        @cache
+        def kept(settings: str) -> Executor:
+            return stack.enter_context(make_executor(ExecutorSettings.model_validate_json(settings)))
+
+        def make(settings: ExecutorSettings | dict[str, Any]) -> AbstractContextManager[Executor]:
+            return nullcontext(kept(ExecutorSettings.model_validate(settings).model_dump_json()))
+
+        yield make
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[warm.Server]:
     """Starts processes that need not import torch and TRL again."""
@@ -114,11 +134,17 @@ def kernel_files(tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.fixture
-def kernelrl(server: warm.Server, tmp_path: Path) -> Run:
-    """The command line as a person runs it, in a process of its own, in an empty folder."""
+def kernelrl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """The command line as a person runs it in an empty folder, though in this process."""
 
-    def run(*words: object, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        return server.run(*words, folder=tmp_path, timeout=timeout)
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(tmp_path)
+        command = list(map(str, words))
+        with pytest.raises(SystemExit) as end:
+            cli.main(command)
+        printed = capsys.readouterr()
+        assert isinstance(end.value.code, int)
+        return subprocess.CompletedProcess(command, end.value.code, printed.out, printed.err)
 
     return run
 

@@ -171,13 +171,15 @@ class Judged:
         return self._known[path]
 
 
+SLOW = {path for path in (*EXPLOITS, *HONEST) if header(path).get("loader") == "torch"}
 LAST = Path("last")
 """Stands for an honest kernel that is judged after all the others."""
 
 
 def candidates(paths: Sequence[Path]) -> list[Any]:
     """Parameters of a test that looks at one of these files."""
-    return [pytest.param(path, id=path.stem, marks=pytest.mark.candidates(path)) for path in paths]
+    marks = {path: [pytest.mark.candidates(path)] + [pytest.mark.slow] * (path in SLOW) for path in paths}
+    return [pytest.param(path, id=path.stem, marks=marks[path]) for path in paths]
 
 
 @pytest.fixture(scope="module")
@@ -196,13 +198,16 @@ def test_no_exploit_is_accepted(judged: Judged, path: Path) -> None:
     assert set(rules) <= {violation.rule for violation in verdict.violations}, verdict.violations
 
 
-@pytest.mark.candidates(*EXPLOITS)
+QUICK_EXPLOITS = [path for path in EXPLOITS if path not in SLOW]
+
+
+@pytest.mark.candidates(*QUICK_EXPLOITS)
 @pytest.mark.parametrize("config", sorted((config_dir() / "reward").glob("*.yaml")), ids=lambda path: path.stem)
 def test_no_reward_pays_an_exploit_more_than_an_honest_failure(judged: Judged, config: Path) -> None:
     """An honest failure is a kernel that builds, runs and is wrong."""
     reward = make_reward(OmegaConf.load(config))  # type: ignore[arg-type]
     honest = judged[EXPLOITS[0]].model_copy(update={"status": "incorrect", "stage": "ran", "violations": ()})
-    for path in EXPLOITS:
+    for path in QUICK_EXPLOITS:
         completion = Completion.parse(f"<think>fuse it</think>\n```python\n{path.read_text()}```\n")
         samples = [(completion, judged[path]), (completion, honest)]
         cheat, failure = reward.of_groups(samples, "tt", progress=0.5)

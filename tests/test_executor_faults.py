@@ -25,7 +25,7 @@ from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.engines.service import own_folder
 
 BUSY = RIGHT.replace(
-    "void kernel", "void toil() { for (volatile long i = 0; i < 600000000L; ++i) {} }\nvoid kernel"
+    "void kernel", "void toil() { for (volatile long i = 0; i < 2000000000L; ++i) {} }\nvoid kernel"
 ).replace("{\n  const", "{\n  toil();\n  const", 1)
 ONE_CALL = {"trials": 1, "distributions": [], "timing": False}
 TEMPLATE_BOMB = RIGHT.replace(

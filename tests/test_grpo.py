@@ -210,22 +210,25 @@ def test_plan_and_code_are_trained_apart(cfg, monkeypatch):
     assert {"rewards/kernelrl/mean", "rewards/plan/mean"} <= read_log(folder / "log.jsonl")[0].keys()
 
 
-def test_a_reward_that_needs_known_kernels_says_so(tmp_path):
-    cfg = training_config(tmp_path)
-    write_data(cfg)
-    sft.run(cfg)
-    (Path(cfg.grpo.references)).unlink()
+def test_a_reward_that_needs_known_kernels_says_so(cfg, tmp_path):
+    cfg.grpo.references = str(tmp_path / "sft_train.parquet")
     cfg.reward = {"name": "cold", "terms": {"similarity": {"weight": 0.1}}}
     with pytest.raises(UserError, match=r"sft_train.parquet: no such file"):
         grpo.run(cfg)
 
 
-@pytest.fixture
-def cfg(tmp_path):
-    cfg = training_config(tmp_path)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The overrides with which a run goes on from a data set and an SFT policy."""
+    cfg = training_config(tmp_path_factory.mktemp("trained"))
     write_data(cfg)
     sft.run(cfg)
-    return cfg
+    return [f"curate.folder={cfg.curate.folder}", f"sft.folder={cfg.sft.folder}"]
+
+
+@pytest.fixture
+def cfg(trained, tmp_path):
+    return training_config(tmp_path, *trained)
 
 
 def ids(folder):
@@ -263,9 +266,9 @@ def test_what_is_missing_is_one_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_no_record_is_lost_or_doubled(cfg, server, tmp_path):
+def test_killed_at_any_moment_no_record_is_lost_or_doubled(cfg, trained, server, tmp_path):
     ledger, output = Path(cfg.grpo.folder) / "records" / "rank0.jsonl", tmp_path / "output"
-    command = ("curated:run", "kernelrl.grpo", cfg.output_dir, [])
+    command = ("curated:run", "kernelrl.grpo", cfg.output_dir, trained)
 
     def length():
         return ledger.stat().st_size if ledger.exists() else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -72,7 +73,7 @@ def explain(error: Exception, command: str) -> UserError:
         return UserError(f"no option {option!r} in config group {group!r}{_close_match(option, _options(group))}")
     if unknown := re.search(r"Could not (?:override|delete(?: from config\.)?) '([^'\s]+)", text):
         name = unknown.group(1)
-        return UserError(f"unknown override {name!r}{_close_match(name, [*_keys(command), *_groups()])}")
+        return UserError(f"unknown override {name!r}{_close_match(name, [*_defaults(command), *_groups()])}")
     first, *rest = (line.strip() for line in text.splitlines() if line.strip())
     cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
     key = next((line for line in rest if line.startswith("full_key:")), "")
@@ -110,7 +111,7 @@ def check_types(cfg: DictConfig, command: str) -> None:
     Raises:
         UserError: names the key, its value and its default.
     """
-    defaults = dict(_walk(OmegaConf.to_container(_compose(command, ()))))
+    defaults = _defaults(command)
     for key, value in _walk(OmegaConf.to_container(cfg)):
         default = defaults.get(key)
         if isinstance(default, bool | int | float) and isinstance(value, str) and "${" not in value:
@@ -124,9 +125,10 @@ def _compose(command: str, overrides: Sequence[str]) -> DictConfig:
         return compose(command, overrides=list(overrides))
 
 
-def _keys(command: str) -> list[str]:
-    """Every key of the command's config without overrides, e.g. `sft.trainer.learning_rate`."""
-    return [key for key, _ in _walk(OmegaConf.to_container(_compose(command, ())))]
+@cache
+def _defaults(command: str) -> dict[str, object]:
+    """Every key of the command's config without overrides, e.g. `sft.trainer.learning_rate`, and its value."""
+    return dict(_walk(OmegaConf.to_container(_compose(command, ()))))
 
 
 def _walk(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
