@@ -100,6 +100,15 @@ def executor_cache() -> Path:
     return folder
 
 
+@pytest.fixture
+def fresh_cache(executor_cache: Path, tmp_path: Path) -> Path:
+    """A cache of this test's own, with nothing in it but the precompiled headers."""
+    folder = tmp_path / "cache"
+    if (executor_cache / "headers").exists():
+        shutil.copytree(executor_cache / "headers", folder / "headers", copy_function=os.link)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def kept_executor() -> Iterator[Callable[..., AbstractContextManager[Executor]]]:
     """Stands in for `make_executor` where several commands of one module have the same settings: one serves them."""

@@ -124,12 +124,12 @@ def test_the_same_sources_build_is_taken_from_the_cache(executor: Executor) -> N
     assert verdict.build is not None and verdict.build.cached and not verdict.cached
 
 
-def test_a_batch_of_groups_builds_and_judges_each_source_once(tmp_path: Path) -> None:
+def test_a_batch_of_groups_builds_and_judges_each_source_once(fresh_cache: Path) -> None:
     """As GRPO asks: 16 tasks with 8 samples each, of which a third are alike."""
     tasks = [Task(id=str(rows), source=REFERENCE.replace("256,", f"{rows},")) for rows in range(33, 49)]
     native = [RIGHT.replace("void kernel", f"// {number}\nvoid kernel") for number in range(5)]
     batch = [request(native[sample % 5], task) for task in tasks for sample in range(8)]
-    settings = {**FAST, "cache_dir": str(tmp_path), "timing": False, "trials": 1, "distributions": []}
+    settings = {**FAST, "cache_dir": str(fresh_cache), "timing": False, "trials": 1, "distributions": []}
     with make_executor(settings) as engine:
         verdicts = engine.evaluate(batch)
         # the forkserver, one for each task, and those that wait; a candidate's takes a moment to go
@@ -137,7 +137,7 @@ def test_a_batch_of_groups_builds_and_judges_each_source_once(tmp_path: Path) ->
     assert {verdict.status for verdict in verdicts} == {"correct"}
     assert sum(not verdict.cached for verdict in verdicts) == 16 * 5
     assert sum(not verdict.build.cached for verdict in verdicts if verdict.build and not verdict.cached) == 5
-    assert len(list(tmp_path.glob("build/*/*/build.json"))) == 5
+    assert len(list(fresh_cache.glob("build/*/*/build.json"))) == 5
 
 
 def test_verdicts_stream_in_the_order_in_which_they_are_made(executor: Executor) -> None:

@@ -17,7 +17,7 @@ import diskcache
 import psutil
 import pytest
 
-from candidate_files import EXPLOITS, from_file
+from candidate_files import EXPLOITS, HERE, from_file
 from conftest import RIGHT
 from executor_cases import FAST, judge, processes_of, request, service_of, wait_for
 from kernelrl.errors import InfrastructureError
@@ -149,7 +149,7 @@ list(stream)
 
 
 def test_a_killed_client_takes_everything_along(settings: dict[str, Any]) -> None:
-    text = CLIENT.format(tests=str(Path(__file__).parent), settings=settings)
+    text = CLIENT.format(tests=str(HERE), settings=settings)
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
         service = psutil.Process(int(client.stdout.readline()))
@@ -159,14 +159,14 @@ def test_a_killed_client_takes_everything_along(settings: dict[str, Any]) -> Non
     assert not alive
 
 
-def test_a_cancelled_batch_is_not_judged(settings: dict[str, Any], tmp_path: Path) -> None:
-    with make_executor(settings | {"cache_dir": str(tmp_path), "verdict_cache": True}) as engine:
+def test_a_cancelled_batch_is_not_judged(settings: dict[str, Any], fresh_cache: Path) -> None:
+    with make_executor(settings | {"cache_dir": str(fresh_cache), "verdict_cache": True}) as engine:
         stream = engine.stream([request(RIGHT + f"\n# cancelled {index}") for index in range(100)])
         next(stream)
         stream.close()  # type: ignore[attr-defined]
         assert judge(engine, RIGHT + "\n# after it").status == "correct"
         assert not engine._jobs  # type: ignore[attr-defined]
-    with diskcache.Cache(str(own_folder(tmp_path) / "verdicts")) as verdicts:
+    with diskcache.Cache(str(own_folder(fresh_cache) / "verdicts")) as verdicts:
         assert 2 <= len(verdicts) < 50, "those that had been begun, and the one after them"
 
 
@@ -197,7 +197,7 @@ with make_executor({settings!r} | {{"cache_dir": str(folder), "verdict_cache": T
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux's unshare mounts the small disk")
 def test_a_full_disk_is_nobodys_wrong_answer(settings: dict[str, Any], tmp_path: Path) -> None:
-    text = FULL_DISK.format(tests=str(Path(__file__).parent), settings=settings, folder=str(tmp_path))
+    text = FULL_DISK.format(tests=str(HERE), settings=settings, folder=str(tmp_path))
     mount = f'mount -t tmpfs -o size=96m none {tmp_path} && exec "$0" "$@"'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, "-c", text]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -229,8 +229,8 @@ def test_a_clock_that_jumps_changes_nothing(
 
 
 @pytest.mark.slow
-def test_nothing_leaks_in_a_thousand_evaluations(settings: dict[str, Any], tmp_path: Path) -> None:
-    with make_executor(settings | {"cache_dir": str(tmp_path), "timing": False, "distributions": []}) as engine:
+def test_nothing_leaks_in_a_thousand_evaluations(settings: dict[str, Any], fresh_cache: Path) -> None:
+    with make_executor(settings | {"cache_dir": str(fresh_cache), "timing": False, "distributions": []}) as engine:
         engine.evaluate([request(RIGHT + f"\n# first {index}") for index in range(200)])
         before = _footprint(engine)
         for block in range(4):
