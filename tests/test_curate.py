@@ -287,7 +287,6 @@ def test_several_teachers_and_dialects_are_asked_task_by_task():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_killed_at_any_moment_it_ends_with_the_same_rows(tmp_path, server):
     overrides = ["tasks.num_train=14", "tasks.num_heldout=3", "curate.num_triples=20", "curate.num_heldout_triples=4"]
     cfg = training_config(tmp_path / "killed", *overrides)

@@ -74,7 +74,6 @@ def test_the_wheels_command_judges_away_from_a_checkout(environment, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_the_commands_of_the_readme_run_in_order(environment, tmp_path):
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
     server = warm.Server(environment / "python")

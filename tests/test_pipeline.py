@@ -72,7 +72,6 @@ TOY = [
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_killed_in_every_stage_it_goes_on_and_loses_and_doubles_nothing(tmp_path, tmp_path_factory, server):
     out, said = tmp_path / "out", tmp_path_factory.mktemp("said") / "output"
     moments: dict[str, Callable[[], bool]] = {

@@ -35,7 +35,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 from kernelrl.executor.engines import ray_pool  # noqa: E402
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 QUICK = {"trials": 1, "distributions": [], "timing": False, "verdict_cache": False, "run_timeout_s": 20.0}
 

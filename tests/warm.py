@@ -13,10 +13,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from kernelrl.executor import wire
 
 IMPORTED = ("kernelrl.cli", "kernelrl.data.curate", "kernelrl.sft", "kernelrl.grpo", "kernelrl.eval", "curated")
 
@@ -55,8 +58,6 @@ class Server:
             error: the same of standard error; None: the same file.
             environment: variables; None: those of this process.
         """
-        from kernelrl.executor import wire
-
         files = [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for path in (output, error or output)]
         request = {
             "function": function,
@@ -79,8 +80,6 @@ class Server:
         Raises:
             TimeoutExpired: it takes longer than `timeout` (in seconds); it is killed.
         """
-        import tempfile
-
         command = list(map(str, words))
         with tempfile.TemporaryDirectory() as name:
             output, error = Path(name, "output"), Path(name, "error")
@@ -107,8 +106,6 @@ class Server:
 
     def listen(self, until: float | None) -> bool:
         """Take one message, before `until` on the clock `time.monotonic`. Returns whether there was one."""
-        from kernelrl.executor import wire
-
         left = None if until is None else max(0.0, until - time.monotonic())
         if not select.select([self._socket], [], [], left)[0]:
             return False
@@ -121,7 +118,7 @@ class Server:
 
 
 class Process:
-    """A process that was started, with the methods of `subprocess.Popen`. It leads a group of its own."""
+    """A process that was started, with methods as `subprocess.Popen` has them. It leads a group of its own."""
 
     def __init__(self, server: Server, pid: int):
         self._server = server
@@ -140,20 +137,16 @@ class Process:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
         return self._server.codes[self.pid]
 
-    def send_signal(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
     def kill(self) -> int:
         """Kill it with all that it started. Returns how it ended."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        for kill in (os.kill, os.killpg):  # it may not lead its group yet
+            with contextlib.suppress(ProcessLookupError):
+                kill(self.pid, signal.SIGKILL)
         return self.wait()
 
 
 def serve(control: socket.socket) -> None:
     """Fork what is asked for, until the other end hangs up."""
-    from kernelrl.executor import wire
-
     for module in IMPORTED:
         importlib.import_module(module)
     children: dict[int, int] = {}  # pid by pidfd
