@@ -15,6 +15,7 @@ from kernelrl.verdict import (
     Conditions,
     GpuBuild,
     Memory,
+    ParameterSource,
     Speedup,
     Spent,
     Stage,
@@ -58,6 +59,7 @@ class Findings:
     operators: dict[str, int] | None = None
     coverage: float | None = None
     memory: Memory | None = None
+    parameters: ParameterSource | None = None
     log: str = ""
 
     def widths(self) -> tuple[float, float]:
@@ -166,6 +168,7 @@ class Findings:
             conditions=conditions,
             coverage=self.coverage,
             memory=self.memory,
+            parameters=self.parameters,
             operators=self.operators,
             build=build,
             gpu_builds=tuple(self.gpu_builds),

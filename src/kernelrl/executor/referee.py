@@ -16,7 +16,7 @@ import torch
 
 from kernelrl import dialects
 from kernelrl.candidate import ENTRY_POINT
-from kernelrl.executor import compare, machine, wire
+from kernelrl.executor import compare, machine, parameters, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
 from kernelrl.executor.arena import Arena, Case
 from kernelrl.executor.builder import BadUnit, Builder
@@ -24,7 +24,7 @@ from kernelrl.executor.cores import Cores
 from kernelrl.executor.findings import Call, Findings
 from kernelrl.executor.operators import library_operators
 from kernelrl.executor.process import ForgedMessage, Needs, Process, ProcessFailure, ProcessTimeout, nothing
-from kernelrl.executor.reference import Draw, Reference
+from kernelrl.executor.reference import Reference
 from kernelrl.executor.timing import time_call
 from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
 
@@ -148,6 +148,8 @@ class _Contestant:
         self.arena = Arena(ours.arena_bytes, settings.device == "cuda")
         self.measures_memory = settings.device == "cpu" and dialect != "triton"
         self.state: dict[str, Any] = {}
+        self.constructed = 0  # number of the hidden parameters that its model has
+        self.report: Any = None  # what its constructor has drawn and registered
         self.outputs: list[list[tuple[int, int]]] = []  # of the last two calls: address and number of bytes
 
     def load(self, source: str, builder: Builder) -> None:
@@ -172,6 +174,9 @@ class _Contestant:
             raise _Ended("runtime_error", f"Loading failed: {message.get('message', '')}")
         if self.must_build and not found.builds:
             raise self._foul("no_kernel", "nothing was compiled")
+        self.report = message.get("parameters")
+        if self.ours.has_parameters and not self.ours.parameters_vary:
+            found.parameters = "same_seed"
         self.state = self._read_state() | self.process.settings
         found.stage = "compiled"
 
@@ -217,6 +222,7 @@ class _Contestant:
         compare_values = nothing
         for case in cases:
             assert case is not None
+            self._take_parameters(case.parameters)
             reply = self._call(case, {"do": "trace", "profiled": found.coverage is None}, compare_values)
             if found.memory is None and reference_peak is not None:
                 peak = self.process.peak_memory(self.ours.arena_bytes)
@@ -233,6 +239,43 @@ class _Contestant:
             raise _Ended(
                 "incorrect", f"Wrong output in {len(found.errors)} of {found.trials} trials: {first.message}{where}."
             )
+
+    def _take_parameters(self, number: int) -> None:
+        """Have the candidate construct its model with the reference's hidden parameters of that number."""
+        if number == self.constructed:
+            return
+        self.check_state()
+        ours = self.ours
+        with self.cores.holding(ours.lock), self.cores.making_reference():
+            hidden = ours.hidden(number)
+        given = parameters.match_given(ours.constructed, hidden.given, self.report)
+        report = self._construct(hidden.hidden, given)
+        astray = parameters.find_astray(hidden.report, report)
+        if astray:
+            with self.cores.holding(ours.lock), self.cores.making_reference():
+                values = ours.values(number, list(astray.values()))
+            self._construct(hidden.hidden, given | dict(zip(astray, values, strict=True)))
+        self.found.parameters = "by_name" if astray else "keyed"
+        self.constructed = number
+        self.outputs.clear()
+        self.state = self._read_state() | self.process.settings
+
+    def _construct(self, hidden: str, given: dict[int, torch.Tensor]) -> Any:
+        timeout = self.settings.load_timeout_s
+
+        def ask(message: dict[str, Any], fds: tuple[int, ...]) -> dict[str, Any]:
+            return self.cores.ask(self.process, message, timeout, fds=fds)
+
+        try:
+            reply = parameters.construct(ask, hidden, given)
+        except ProcessFailure as error:
+            raise _broke_off(error, "while it was constructed again", timeout, self.found) from None
+        if "build" in reply:
+            raise self._foul("build_request", "a build that was not needed when it was first constructed")
+        if "failed" in reply:
+            message = reply.get("message", "")
+            raise _Ended("runtime_error", f"Constructing {ENTRY_POINT} again failed: {message}")
+        return reply.get("parameters")
 
     def _assemble(self, reply: dict[str, Any], source: str, builder: Builder) -> None:
         """Compile the Triton kernels that the interpreter has just run for a named GPU."""
@@ -285,6 +328,7 @@ class _Contestant:
         """Whatever timing needs and is not timed, while others may still run."""
         try:
             with self.cores.on_device():
+                self._take_parameters(self.ours.timed_draw(0).parameters)
                 self.arena.arrange(self.ours.shapes[0].layout, self._ask)
                 self._ask({"do": "settle"})
                 self.outputs.clear()  # those of the trials are gone by now
@@ -309,13 +353,14 @@ class _Contestant:
         recorded = {secrets.randbelow(settings.min_pairs)}
         recorded |= {turn for turn in range(settings.max_pairs) if secrets.randbelow(RECORDED_ONE_IN) == 0}
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
+        self.ours.take_parameters(self.ours.timed_draw(0).parameters)
         self.ours.settle()
         for _ in range(settings.min_pairs):
             self._ask({"do": "null"})
             found.overheads.append(self.ours.time_nothing())
         look = nothing
         for turn in range(settings.max_pairs):
-            case = self.ours.case(Draw(settings.trials + turn))
+            case = self.ours.case(self.ours.timed_draw(turn))
             assert case is not None
             if turn in recorded:
                 look()  # now: the next call is the same process's, and may write where these outputs lie
