@@ -18,6 +18,11 @@ from kernelrl.executor.legality.operators import PLUMBING
 
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "addbmm": 1}
 """Sums of products, with the position of the argument whose last dimension is summed."""
+_STATISTICS = frozenset(
+    "var std var_mean std_mean native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit "
+    "_native_batch_norm_legit_no_training".split()
+)
+"""Operators that subtract a mean, which is a sum itself."""
 
 
 class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -45,8 +50,10 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if _is_float(exact):
                 exact.copy_(self._moved(exact))
             return exact
-        moved = tuple(self._moved(item) if _is_float(item) else item for item in args)
-        result = func(*moved, **kwargs)
+        result = func(*(self._moved(item) if _is_float(item) else item for item in args), **kwargs)
+        if func._schema.name.removeprefix("aten::") in _STATISTICS:
+            num_terms = args[0].numel() // max(_as_tuple(result)[-1].numel(), 1)
+            result = func(self._moved(args[0], 2 * num_terms**0.5), *args[1:], **kwargs)
         if any(isinstance(item, torch.Tensor) and not _is_float(item) for item in _as_tuple(result)):
             return func(*args, **kwargs)  # what decides, such as a comparison, sees the values as they are
         if _is_float(result):
@@ -75,8 +82,8 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return _error(self._sum_unit, num_terms, total)
         return self._sum_unit * num_terms**0.5 * result.abs() if num_terms > 1 else None
 
-    def _moved(self, values: torch.Tensor) -> torch.Tensor:
-        return values * (1 + self._unit * self._signs(values))
+    def _moved(self, values: torch.Tensor, units: float = 1.0) -> torch.Tensor:
+        return values * (1 + units * self._unit * self._signs(values))
 
     def _signs(self, like: torch.Tensor) -> torch.Tensor:
         """±1 at random."""

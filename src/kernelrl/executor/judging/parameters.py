@@ -122,14 +122,16 @@ def match_given(reference: dict[str, Any], given: dict[int, torch.Tensor], candi
     return matched
 
 
-def find_astray(reference: dict[str, Any], candidate: Any) -> dict[int, int]:
+def find_astray(reference: dict[str, Any], candidate: Any) -> tuple[dict[int, int], bool]:
     """Which of the candidate's registrations lack the values of which random ones of the reference.
-
-    A tensor that has the reference's draws in it, in another form, is packed and stays as it is.
 
     Args:
         reference: what its constructor drew and registered with hidden values.
         candidate: the same of the candidate, with the same hidden values; not to be believed.
+
+    Returns:
+        The number of the reference's registration for each such number of the candidate's, and whether that is sure:
+        a candidate that has drawn what the reference draws may hold it in a form of its own, packed or folded.
     """
     tensors = reference["tensors"]
     theirs = dict(enumerate(_tensors(candidate)))
@@ -138,6 +140,7 @@ def find_astray(reference: dict[str, Any], candidate: Any) -> dict[int, int]:
     same_draws = not Counter(reference["draws"]) - drawn
     sums = {tensor["sum"] for tensor in tensors}
     astray: dict[int, int] = {}
+    swapped = False
     unnamed = []
     for number, tensor in enumerate(tensors):
         if tensor["origin"] != "random":
@@ -145,8 +148,9 @@ def find_astray(reference: dict[str, Any], candidate: Any) -> dict[int, int]:
         others = [other for other, found in theirs.items() if _same_name(tensor, found)]
         if others and theirs[others[0]].get("shape") == tensor["shape"]:
             found = theirs.pop(others[0])
-            if found.get("sum") != tensor["sum"] and (found.get("sum") in sums or not same_draws):
+            if found.get("sum") != tensor["sum"]:
                 astray[others[0]] = number
+                swapped |= found.get("sum") in sums
         elif not same_draws:
             unnamed.append(number)
     for number in unnamed:
@@ -155,7 +159,7 @@ def find_astray(reference: dict[str, Any], candidate: Any) -> dict[int, int]:
                 astray[other] = number
                 del theirs[other]
                 break
-    return astray
+    return astray, swapped or not same_draws
 
 
 def _tensors(report: Any) -> list[dict[str, Any]]:

@@ -26,6 +26,8 @@ from kernelrl.task import Task
 _ALIGNMENT = 64
 _UNSTABLE = frozenset(f"aten::{name}" for name in "sort argsort topk kthvalue median mode unique _unique2".split())
 """Operators whose integer outputs are not determined where values are equal."""
+_UNSCALED = ("denormal",)
+"""Distributions under which a small output may as well be zero."""
 _CHECKED, _REDRAWN, _TIMED = 1, 2, 3
 """Numbers of the hidden parameters: of further runs on the task's own inputs, on hidden ones, and of the timed runs."""
 
@@ -136,7 +138,7 @@ class Reference:
             self.has_parameters = bool(self.constructed["draws"] or self._hidden[_CHECKED].given)
             if not self.has_parameters:
                 return False
-            draw = Draw(1, parameters=_CHECKED)
+            draw = Draw(0, parameters=_CHECKED)
             if (case := self._attempt(draw)) is not None:
                 self._cases[draw] = case
                 return True
@@ -181,8 +183,9 @@ class Reference:
     def draws(self) -> list[Draw]:
         """The draws of the runs that are checked before timing, those of no use left out. The caller holds `lock`."""
         settings = self.settings
-        planned = [Draw(index, parameters=self._number(_CHECKED if index else 0)) for index in range(settings.trials)]
-        planned += [Draw(0, shape=index, parameters=self._number(_CHECKED)) for index in range(1, len(self.shapes))]
+        checked = self._number(_CHECKED)
+        planned = [Draw(index, parameters=checked) for index in range(settings.trials)]
+        planned += [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
         redrawn = self._number(_REDRAWN)
         planned += [Draw(index, name, parameters=redrawn) for index, name in enumerate(settings.distributions)]
         return [draw for draw in planned if self.case(draw) is not None]
@@ -228,8 +231,9 @@ class Reference:
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
         outputs = self._outputs(native)
         changed = self._expect_changes(image, shape)
-        scaled = self.settings.oracle == "float64"
-        exact, moved = self._exact(image) if scaled else (outputs, [])
+        in_float64 = self.settings.oracle == "float64"
+        scaled = in_float64 and draw.distribution not in _UNSCALED
+        exact, moved = self._exact(image) if in_float64 else (outputs, [])
         expected = [
             compare.Expected.around(value, own, described, self.task, scaled, move)
             for value, own, described, move in zip(
@@ -299,7 +303,7 @@ class Reference:
         if not self.draws_nothing and drawn.get("num_drawn", 1):
             if draw.distribution != "task" and not drawn["num_redrawn"]:
                 return None
-            if draw != Draw(0):
+            if draw.index or draw.distribution != "task" or draw.shape:
                 for loose, place in zip(self._loose, shape.layout["tensors"], strict=True):
                     if loose and place["bytes"]:
                         values = view(image, place)
@@ -327,17 +331,20 @@ class Reference:
     def peak_memory(self) -> int:
         """Peak memory of a process that loads the reference and calls it once (in bytes). The caller holds `lock`."""
         if self._peak is None:
-            case = self.case(Draw(0))
+            number = self._number(_CHECKED)
+            case = self.case(Draw(0, parameters=number))
             assert case is not None
             arena = Arena(self.arena_bytes, self._on_gpu)
             with self._start() as process:
 
-                def ask(message: dict[str, Any]) -> dict[str, Any]:
-                    return self._ask(message, process=process)
+                def ask(message: dict[str, Any], fds: tuple[int, ...] = ()) -> dict[str, Any]:
+                    return self._ask(message, process=process, fds=fds)
 
                 process.watch_memory()
                 arena.attach(process, self.settings.run_timeout_s)
                 ask(self._load_question | self.init)
+                if number:
+                    parameters.construct(ask, self._hidden[number].hidden, self._hidden[number].given)
                 arena.arrange(case.shape.layout, ask)
                 arena.put(case.image, ask)
                 ask({"do": "trace"})
