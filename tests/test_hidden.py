@@ -1,4 +1,4 @@
-"""Nothing is constant that the task does not say is constant: hidden parameters, hidden inputs, and what rounding allows."""
+"""Nothing is constant that the task does not call so: hidden parameters and inputs, and what rounding allows."""
 
 from __future__ import annotations
 

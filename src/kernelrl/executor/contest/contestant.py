@@ -479,7 +479,7 @@ def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
         return module
 
     tvm_ffi.cpp.load_inline = tvm_load_inline
-    torch.utils.cpp_extension.load_inline = torch_load_inline  # type: ignore[assignment]
+    torch.utils.cpp_extension.load_inline = torch_load_inline
 
 
 SETTINGS: dict[str, Callable[[], Any]] = {
