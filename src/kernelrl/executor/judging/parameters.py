@@ -24,6 +24,8 @@ import torch
 
 SMALL = 0.5
 """Largest value that takes the place of a zero."""
+MOST = 20_000
+"""Draws and registrations of a candidate that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,7 @@ def find_astray(reference: dict[str, Any], candidate: Any) -> tuple[dict[int, in
     """
     tensors = reference["tensors"]
     theirs = dict(enumerate(_tensors(candidate)))
-    draws = candidate.get("draws") if isinstance(candidate, dict) else None
-    drawn = Counter(item for item in draws if isinstance(item, int)) if isinstance(draws, list) else Counter[int]()
-    same_draws = not Counter(reference["draws"]) - drawn
+    same_draws = not Counter(reference["draws"]) - Counter(_draws(candidate))
     sums = {tensor["sum"] for tensor in tensors}
     astray: dict[int, int] = {}
     swapped = False
@@ -162,9 +162,16 @@ def find_astray(reference: dict[str, Any], candidate: Any) -> tuple[dict[int, in
     return astray, swapped or not same_draws
 
 
+def _draws(report: Any) -> list[int]:
+    draws = report.get("draws") if isinstance(report, dict) else None
+    return [item for item in draws[:MOST] if isinstance(item, int)] if isinstance(draws, list) else []
+
+
 def _tensors(report: Any) -> list[dict[str, Any]]:
+    """The registrations that a candidate's report names, as far as they are in the form of one."""
     tensors = report.get("tensors") if isinstance(report, dict) else None
-    return [item if isinstance(item, dict) else {} for item in tensors] if isinstance(tensors, list) else []
+    found = tensors[:MOST] if isinstance(tensors, list) else []
+    return [item if isinstance(item, dict) and isinstance(item.get("sum"), int) else {} for item in found]
 
 
 def _same_name(tensor: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -121,7 +121,7 @@ class Reference:
             return accepted
         for choice in choices:
             self._loose = choice
-            if any(choice) and self._attempt(Draw(1)) is not None:
+            if any(choice) and self._bears(Draw(1)):
                 accepted = [old or new for old, new in zip(accepted, choice, strict=True)]
                 if choice is constant:
                     break
@@ -138,11 +138,22 @@ class Reference:
             self.has_parameters = bool(self.constructed["draws"] or self._hidden[_CHECKED].given)
             if not self.has_parameters:
                 return False
-            draw = Draw(0, parameters=_CHECKED)
-            if (case := self._attempt(draw)) is not None:
-                self._cases[draw] = case
+            if self._bears(Draw(0, parameters=_CHECKED)):
                 return True
         return False
+
+    def _bears(self, draw: Draw) -> bool:
+        """Whether the reference on a draw is as reliable as on the task's own inputs and parameters."""
+        try:
+            case, reliable = self._make_case(draw)
+        except TaskError:
+            if not self.process.alive:
+                raise
+            return False
+        if case is None:
+            return False
+        finite = all(item.nan is None for item in case.expected)
+        return reliable or (finite and not self._make_case(Draw(0))[1])
 
     def _draw_parameters(self, number: int, computed: bool) -> Parameters:
         seed = self._seed(Draw(number), "parameters")
@@ -263,6 +274,7 @@ class Reference:
         """Have the process construct its model with these parameters, unless it has them. The caller holds `lock`."""
         if number == self._constructed:
             return
+        self._constructed = -1  # none, if the constructor fails
         if number == 0:
             self.constructed = parameters.construct(self._ask, None, {})["parameters"]
         else:
