@@ -17,7 +17,8 @@ from kernelrl.data.sources.synthetic import make_task
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, write_table
 from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
-from kernelrl.executor.api import Request, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import Request
 from kernelrl.policies.models import save_policy, train_tokenizer
 from kernelrl.policies.prompts import build_prompt
 from kernelrl.task import Given, Task
