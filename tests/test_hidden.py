@@ -18,9 +18,9 @@ from executor_cases import FAST, judge
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.construction import Construction
+from kernelrl.executor.contest.distributions import vary
 from kernelrl.executor.contest.drawing import Drawing
 from kernelrl.executor.contest.rounding import Rounding
-from kernelrl.executor.distributions import vary
 from kernelrl.executor.judging.compare import Expected, Indexed
 from kernelrl.executor.judging.parameters import draw_given, find_astray, match_given
 from kernelrl.task import Task

@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.distributions import redraw
+from kernelrl.executor.contest.distributions import redraw
 
 _UNIT = ("rand", "rand_like")
 _UNBOUNDED = tuple("randn randn_like normal normal_ exponential_ log_normal_ cauchy_ _standard_gamma".split())

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import torch
 
 from kernelrl.errors import TaskError
-from kernelrl.executor import distributions, wire
+from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution, ExecutorSettings
+from kernelrl.executor.contest import distributions
 from kernelrl.executor.judging import compare, parameters
 from kernelrl.executor.judging.arena import Arena, Case, Shape, overlapping, span_of, view, write
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
