@@ -17,9 +17,9 @@ from executor_cases import FAST, judge
 from kernelrl import dialects
 from kernelrl.errors import TaskError
 from kernelrl.executor import Executor, ExecutorSettings, machine, make_executor
+from kernelrl.executor.contest.distributions import DISTRIBUTIONS, redraw
 from kernelrl.executor.judging.arena import Case, Shape
 from kernelrl.executor.judging.compare import Expected
-from kernelrl.executor.judging.distributions import DISTRIBUTIONS, redraw
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality import symbols
 from kernelrl.task import Task
