@@ -60,8 +60,8 @@ class Dialect:
 
 
 def names() -> list[str]:
-    """Names of all dialects: the modules of this folder that define `DIALECT`."""
-    return sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+    """Names of all dialects: the modules of this folder, each of which defines `DIALECT`."""
+    return sorted(module.name for module in iter_modules(__path__) if not module.ispkg)
 
 
 def get(name: str) -> Dialect:
