@@ -38,6 +38,10 @@ EVERYTHING = Kind(511)
 CALLABLE = Kind.NATIVE | Kind.KERNEL | Kind.OBJECT | Kind.CLASS | Kind.FUNCTION | Kind.SEQUENCE
 
 
+_Edge = tuple[int, Kind, Kind | None]
+"""Target, the kinds that it carries, what it turns them into (None: they stay what they are)."""
+
+
 class Value(NamedTuple):
     """The cells of a value: its own kinds, and those of what it holds."""
 
@@ -50,7 +54,7 @@ class Flow:
 
     def __init__(self) -> None:
         self._kinds: list[Kind] = []
-        self._edges: list[list[tuple[int, Kind, Kind | None]]] = []
+        self._edges: list[list[_Edge]] = []
         self._gates: defaultdict[int, list[tuple[Kind, Value, Value]]] = defaultdict(list)
 
     def value(self, own: Kind = NOTHING, held: Kind = NOTHING) -> Value:
@@ -107,30 +111,28 @@ class Flow:
         waiting = [cell for cell, kinds in enumerate(self._kinds) if kinds]
         while waiting:
             cell = waiting.pop()
-            waiting += self._open(cell)
-            for target, only, as_ in self._edges[cell]:
-                carried = self._kinds[cell] & only
+            for source, edge in [*((cell, edge) for edge in self._edges[cell]), *self._opened(cell)]:
+                target, only, as_ = edge
+                carried = self._kinds[source] & only
                 if carried and as_ is not None:
                     carried = as_
                 if carried & ~self._kinds[target]:
                     self._kinds[target] |= carried
                     waiting.append(target)
 
-    def _open(self, cell: int) -> list[int]:
-        """Make the edges whose condition now holds; the cells from which they start."""
-        gates = self._gates.pop(cell, [])
-        for gate in gates:
+    def _opened(self, cell: int) -> list[tuple[int, _Edge]]:
+        """Make the edges whose condition now holds."""
+        opened: list[tuple[int, _Edge]] = []
+        for gate in self._gates.pop(cell, []):
             has, source, target = gate
-            if self._kinds[cell] & has:
-                self.assign(source, target)
-            else:
+            if not self._kinds[cell] & has:
                 self._gates[cell].append(gate)
-        return [
-            start
-            for has, source, target in gates
-            if self._kinds[cell] & has
-            for start in (source.own, source.held, target.held)
-        ]
+                continue
+            for start, end in ((source.own, target.own), (source.held, target.held), (target.held, source.held)):
+                edge = (end, EVERYTHING, None)
+                self._edges[start].append(edge)
+                opened.append((start, edge))
+        return opened
 
     def kinds(self, cell: int) -> Kind:
         return self._kinds[cell]

@@ -86,8 +86,6 @@ class _Kernel:
     def violations(self) -> Iterator[Violation]:
         if self.function.args.vararg or self.function.args.kwarg:
             yield violation("outside_language", self.function, "a kernel with * or ** arguments")
-        for clash in self.local & (self.kernels | self.constants):
-            yield violation("outside_language", self.function, f"{clash} is bound in the kernel and outside of it")
         waiting: list[tuple[ast.AST, ast.AST]] = [(statement, self.function) for statement in self.function.body]
         while waiting:
             node, parent = waiting.pop()

@@ -97,6 +97,7 @@ class Meaning:
         self.routines: dict[ast.AST, Routine] = {}
         self.by_name: dict[str, list[Routine]] = defaultdict(list)
         self._methods: dict[str, Entry] = defaultdict(lambda: Entry(self.flow.value()))
+        self._records: dict[ast.ClassDef, Entry] = {}
         self._escaped: set[Entry] = set()
         self._variables: dict[tuple[Scope, str], Value] = {}
         self._functions: dict[tuple[Scope, str], Routine] = {}
@@ -126,6 +127,8 @@ class Meaning:
             if isinstance(node, ast.FunctionDef | ast.Lambda):
                 self._declare_routine(node, owners.get(node))
         for node in self.classes.values():
+            if node.decorator_list:
+                self._records[node] = self._record(node)
             for statement in node.body:
                 for name in _bound_in_class(statement):
                     self.own_attributes.add(name)
@@ -137,8 +140,8 @@ class Meaning:
                 case ast.Call(
                     func=ast.Attribute(attr="register_buffer" | "register_parameter"), args=[ast.Constant(value=str(name)), *_]
                 ):
-                    if name.startswith("_") or name in vocabulary.RESERVED:
-                        self._refuse("patched_library", node, f"{name!r} registered; give it a public name of its own")
+                    if name.startswith("__") or name in vocabulary.RESERVED:
+                        self._refuse("patched_library", node, f"{name!r} registered; give it a name of its own")
                     self.own_attributes.add(name)
                     self._field(name)
                     self.flow.assign(self.flow.data(), self._field(name))
@@ -158,6 +161,7 @@ class Meaning:
             return
         self.by_name[name].append(routine)
         if owner is not None:
+            self.own_attributes.add(name)
             if static:
                 self.of_classes.add(name)
             elif "self" in arguments:
@@ -339,6 +343,8 @@ class Meaning:
             if not self._may_derive(node, base):
                 name = self.names.library(base) or ast.unparse(base)[:60]
                 evidence = f"class {node.name}({name}): classes are subclasses of nn.Module; write functions"
+                if name == "torch.autograd.Function":
+                    evidence = f"class {node.name}({name}): nothing is trained here; make its forward a function"
                 self._refuse("library_call" if name.startswith("torch.") else "outside_language", base, evidence)
         for decorator in node.decorator_list:
             name = self.names.library(decorator.func if isinstance(decorator, ast.Call) else decorator)
@@ -682,14 +688,17 @@ class Meaning:
                 self.flow.assign_if(gate, has, value, target)
 
     def _construct(self, node: ast.Call, of: ast.ClassDef) -> Value:
-        if of.decorator_list:
-            fields = [name for statement in of.body for name in _bound_in_class(statement)]
-            for place, (name, value) in enumerate(self._arguments(node)):
-                for target in fields if name == "*" else [name] if name else fields[place : place + 1]:
-                    self.flow.assign(value, self._field(target))
-        else:
-            self._pass(node, self._methods["__init__"])
+        self._pass(node, self._records[of] if of.decorator_list else self._methods["__init__"])
         return self.flow.value(Kind.OBJECT)
+
+    def _record(self, node: ast.ClassDef) -> Entry:
+        """Where the arguments of a dataclass arrive."""
+        entry = Entry(self.flow.value(), {"*": self.flow.value()})
+        names = [name for statement in node.body for name in _bound_in_class(statement)]
+        for place, name in enumerate(names):
+            entry.slots[place] = entry.slots[name] = self._field(name)
+            self.flow.assign(entry.slots["*"], self._field(name))
+        return entry
 
     def _call_library(self, node: ast.Call, name: str) -> Value:
         flow = self.flow

@@ -29,7 +29,7 @@ def find_uses(meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
 
 def _check_library(use: Use, may_compute: bool) -> Iterator[Violation]:
     module, name, rest = _split(use.name)
-    if any(part.startswith("_") for part in use.name.split(".")):
+    if any(part.startswith("_") for part in use.name.split(".")) and name not in vocabulary.PRIVATE and module != "__future__":
         yield violation("private_attribute", use.node, use.name)
     elif not name:
         yield violation("library_call", use.node, f"{use.name} as a value: a module stands before a dot, and nowhere else")

@@ -160,7 +160,8 @@ def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation
     if isinstance(node.ctx, ast.Load):
         return
     if not (isinstance(node.value, ast.Name) and node.value.id == "self") or isinstance(node.ctx, ast.Del):
-        evidence = f"assignment to …{ast.unparse(node)[-60:]}: only attributes of self are assigned; copy_ fills a tensor"
+        instead = "fill a tensor by .data.copy_(…)" if node.attr == "data" else "only attributes of self are assigned"
+        evidence = f"assignment to …{ast.unparse(node)[-60:]}: {instead}"
         yield violation("patched_library", node, evidence)
     elif node.attr in vocabulary.RESERVED:
         yield violation("patched_library", node, f"assignment to self.{node.attr}, which is nn.Module's own")

@@ -23,18 +23,22 @@ def _words(text: str) -> frozenset[str]:
 
 DTYPES = _words(
     "float64 double float32 float float16 half bfloat16 int64 long int32 int int16 short int8 uint8 bool "
-    "complex64 complex128 float8_e4m3fn float8_e5m2"
+    "float8_e4m3fn float8_e5m2"
 )
 _ALLOCATE = _words(
     "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like tensor as_tensor scalar_tensor"
 )
 _TYPES = _words(
-    "Tensor FloatTensor LongTensor dtype device Size Generator memory_format layout contiguous_format channels_last "
+    "Tensor FloatTensor HalfTensor IntTensor LongTensor BoolTensor dtype device Size Generator memory_format layout contiguous_format channels_last "
     "channels_last_3d preserve_format strided inf nan pi"
 )
 _QUESTIONS = _words(
     "no_grad inference_mode is_tensor is_floating_point is_complex promote_types result_type broadcast_shapes "
     "finfo iinfo numel get_default_dtype"
+)
+_FUNCTIONS_FOR_VIEWS = _words(
+    "reshape permute transpose t squeeze unsqueeze flatten narrow select split chunk unbind as_strided movedim moveaxis "
+    "swapaxes diagonal ravel broadcast_to clone"
 )
 LAYERS = frozenset(
     name
@@ -43,10 +47,11 @@ LAYERS = frozenset(
 )
 
 FORWARD: dict[str, frozenset[str]] = {
-    "torch": DTYPES | _ALLOCATE | _TYPES | _QUESTIONS,
+    "torch": DTYPES | _ALLOCATE | _TYPES | _QUESTIONS | _FUNCTIONS_FOR_VIEWS,
     "torch.nn": _words("Module Parameter ParameterList Buffer"),
     "torch.cuda": _words(
-        "is_available current_device device device_count get_device_properties get_device_capability is_bf16_supported"
+        "is_available current_device device device_count get_device_properties get_device_capability get_device_name "
+        "is_bf16_supported synchronize"
     ),
     "torch.utils.cpp_extension": _words("load_inline"),
     "tvm_ffi.cpp": _words("load_inline"),
@@ -65,15 +70,17 @@ FORWARD: dict[str, frozenset[str]] = {
 }
 """By module: the names that any code may use."""
 
+PRIVATE = _words("_calculate_fan_in_and_fan_out _calculate_correct_fan")
+"""Private names of `torch.nn.init` that people copy from the initialisation of `nn.Linear`."""
 INIT: dict[str, frozenset[str]] = {
     "torch": _words(
         "rand rand_like randn randn_like randint randperm arange linspace eye cat concat stack manual_seed normal sqrt "
         "exp log log2 rsqrt from_numpy sin cos tan sum mean abs mul add sub div pow outer ger triu tril meshgrid where "
-        "clamp square reciprocal cumsum cumprod kron flip repeat_interleave square flatten reshape permute transpose "
+        "clamp square reciprocal cumsum cumprod kron flip repeat_interleave "
         "hann_window hamming_window einsum matmul bmm minimum maximum bernoulli floor ceil round"
     ),
     "torch.nn": LAYERS,
-    "torch.nn.init": frozenset(name for name in dir(torch.nn.init) if not name.startswith("_")),
+    "torch.nn.init": frozenset(name for name in dir(torch.nn.init) if not name.startswith("_")) | PRIVATE,
 }
 """By module: further names that code before the first call may call, to make and pack parameters."""
 
@@ -104,7 +111,7 @@ _VIEWS = _words(
 )
 _COPIES = _words(
     "new_empty new_zeros new_ones new_full new_tensor new_empty_strided zero_ fill_ clone contiguous copy_ to type_as "
-    "float double half bfloat16 int long short bool cpu cuda item tolist requires_grad_ data"
+    "float double half bfloat16 int long short bool cpu cuda item requires_grad_ data"
 )
 _CONTAINERS = _words(
     "append extend insert pop get items keys values setdefault update copy clear remove reverse join replace strip "
@@ -130,8 +137,8 @@ PACKING = _words(
     "sqrt_ rsqrt rsqrt_ reciprocal square exp exp_ log log_ abs abs_ neg neg_ sign sum mean amax amin max min var std "
     "norm prod clamp clamp_ clamp_min round floor triu tril triu_ tril_ cumsum sin cos masked_fill masked_fill_ repeat "
     "repeat_interleave tile flip roll index_select gather scatter_ fill_diagonal_ eq ne lt gt le ge any all matmul mm "
-    "outer dot numpy mul_ sort argsort nonzero unique bincount modules children named_modules named_children uint8 add_"
-) - {"numpy"}
+    "outer dot tolist sort argsort nonzero unique bincount modules children named_modules named_children"
+)
 """Further attributes for code before the first call, to make and pack parameters."""
 
 OF_MODULES = _words("register_buffer register_parameter apply parameters named_parameters buffers training eval train")
@@ -216,6 +223,7 @@ DEVICE: dict[str, frozenset[str]] = {
         "ldexp lgamma log log10 log1p log2 nearbyint nextafter normcdf pow rcbrt remainder rhypot rint round rsqrt "
         "signbit sin sinh sinpi sqrt tan tanh tgamma trunc div_rn mul_rn add_rn sub_rn ffs popc clz llrint"
     ),
+    "triton.language.PropagateNan": _words("ALL NONE"),
     "triton": _words("cdiv next_power_of_2"),
 }
 """By module: the names that a kernel may use."""
@@ -240,7 +248,7 @@ def operators() -> dict[str, frozenset[str]]:
     bound = {name for name in dir(torch._C._VariableFunctions) if not name.startswith("_")}
     foul = _words("from_file set_vital read_vitals get_device frombuffer from_numpy is_vulkan_available")
     return {
-        "torch": frozenset(bound | set(torch.functional.__all__)) - foul,
+        "torch": frozenset(bound | set(torch.functional.__all__)) - foul | _words("complex64 complex128"),
         "torch.nn": LAYERS,
         "torch.nn.functional": frozenset(
             name
