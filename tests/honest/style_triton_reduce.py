@@ -1,5 +1,5 @@
 # honest: tl.reduce with an own combination
-# task: x_row_mean
+# task: mse
 # dialect: triton
 import torch
 import torch.nn as nn
@@ -13,20 +13,21 @@ def plus(a, b):
 
 
 @triton.jit
-def row_mean(x_ptr, out_ptr, cols, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
+def squares(p_ptr, t_ptr, out_ptr, n, BLOCK: tl.constexpr):
     total = tl.zeros((BLOCK,), dtype=tl.float32)
-    for start in range(0, cols, BLOCK):
+    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
         index = start + tl.arange(0, BLOCK)
-        total += tl.load(x_ptr + row * cols + index, mask=index < cols, other=0.0)
-    tl.store(out_ptr + row, tl.reduce(total, 0, plus) / cols)
+        mask = index < n
+        difference = tl.load(p_ptr + index, mask=mask, other=0.0) - tl.load(t_ptr + index, mask=mask, other=0.0)
+        total += difference * difference
+    tl.atomic_add(out_ptr, tl.reduce(total, 0, plus) / n)
 
 
 class ModelNew(nn.Module):
-    BLOCK = 1024
+    BLOCK = 64
+    PROGRAMS = 8
 
-    def forward(self, x):
-        rows, cols = x.shape
-        out = torch.empty((rows,), device=x.device, dtype=x.dtype)
-        row_mean[(rows,)](x, out, cols, BLOCK=self.BLOCK)
+    def forward(self, prediction, target):
+        out = torch.zeros((), device=prediction.device, dtype=prediction.dtype)
+        squares[(self.PROGRAMS,)](prediction, target, out, prediction.numel(), BLOCK=self.BLOCK)
         return out
