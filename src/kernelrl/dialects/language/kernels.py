@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.names import Names, all_arguments, violation
@@ -73,7 +73,7 @@ def _is_constant(node: ast.expr, known: set[str], names: Names) -> bool:
 class _Kernel:
     """One kernel's body."""
 
-    def __init__(self, function: ast.FunctionDef, kernels: set[str], constants: set[str], names: Names):  # type: ignore[type-arg]
+    def __init__(self, function: ast.FunctionDef, kernels: Set[str], constants: set[str], names: Names):
         self.function = function
         self.kernels = kernels
         self.constants = constants
@@ -126,7 +126,9 @@ class _Kernel:
         called = isinstance(parent, ast.Call) and parent.func is node
         if name in self.local:
             if called:
-                yield violation("outside_language", node, f"{name}(…) in a kernel: what is called is a kernel, or of tl")
+                yield violation(
+                    "outside_language", node, f"{name}(…) in a kernel: what is called is a kernel, or of tl"
+                )
         elif name in self.kernels or name in self.constants:
             return
         elif not (called and name in vocabulary.DEVICE_BUILTINS and not self._is_bound(name)):

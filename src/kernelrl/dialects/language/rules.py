@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from kernelrl.dialects.language import vocabulary
+from kernelrl.dialects.language.definitions import Use
 from kernelrl.dialects.language.flow import CALLABLE, Kind
-from kernelrl.dialects.language.meaning import Meaning, Use
+from kernelrl.dialects.language.meaning import Meaning
 from kernelrl.dialects.language.names import violation
 from kernelrl.verdict import Violation
 
@@ -29,10 +30,16 @@ def find_uses(meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
 
 def _check_library(use: Use, may_compute: bool) -> Iterator[Violation]:
     module, name, rest = _split(use.name)
-    if any(part.startswith("_") for part in use.name.split(".")) and name not in vocabulary.PRIVATE and module != "__future__":
+    if (
+        any(part.startswith("_") for part in use.name.split("."))
+        and name not in vocabulary.PRIVATE
+        and module != "__future__"
+    ):
         yield violation("private_attribute", use.node, use.name)
     elif not name:
-        yield violation("library_call", use.node, f"{use.name} as a value: a module stands before a dot, and nowhere else")
+        yield violation(
+            "library_call", use.node, f"{use.name} as a value: a module stands before a dot, and nowhere else"
+        )
     elif rest and not (name in vocabulary.DTYPES and rest in vocabulary.DATA):
         yield violation("library_call", use.node, f"{use.name}: {module}.{name} stands by itself")
     elif name not in vocabulary.FORWARD.get(module, ()):
@@ -72,7 +79,11 @@ def _split(full: str) -> tuple[str, str, str]:
     return module, ".".join(parts[length : length + 1]), ".".join(parts[length + 1 :])
 
 
-_MODULES = vocabulary.MODULES | vocabulary.DEVICE_MODULES | frozenset({"torch.linalg", "torch.fft", "torch.special", "tvm_ffi"})
+_MODULES = (
+    vocabulary.MODULES
+    | vocabulary.DEVICE_MODULES
+    | frozenset({"torch.linalg", "torch.fft", "torch.special", "tvm_ffi"})
+)
 
 
 def _check_attribute(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
@@ -88,7 +99,9 @@ def _check_attribute(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[
     elif _is_own(name, kinds, meaning) or kinds == Kind.NATIVE:
         return
     elif kinds & Kind.CLASS:
-        yield violation("outside_language", use.node, f"….{name} of a class: call it on self, or make it a staticmethod")
+        yield violation(
+            "outside_language", use.node, f"….{name} of a class: call it on self, or make it a staticmethod"
+        )
     elif not _is_of_data(use, kinds, may_compute):
         yield _refuse_attribute(use, kinds)
 
@@ -151,7 +164,9 @@ def _is_method_of_data(use: Use) -> bool:
 def calls_kernel(meaning: Meaning) -> bool:
     """Whether code that `forward` can reach calls a compiled function or a Triton kernel."""
     return any(
-        use.unit.context == "forward" and use.value is not None and meaning.flow.kinds(use.value.own) & (Kind.NATIVE | Kind.KERNEL)
+        use.unit.context == "forward"
+        and use.value is not None
+        and meaning.flow.kinds(use.value.own) & (Kind.NATIVE | Kind.KERNEL)
         for use in meaning.calls
     )
 

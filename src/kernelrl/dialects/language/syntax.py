@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.names import all_arguments, violation
@@ -60,9 +60,7 @@ def without_main(tree: ast.Module) -> ast.Module:
 
 def _is_main(test: ast.expr) -> bool:
     match test:
-        case ast.Compare(
-            left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]
-        ):
+        case ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]):
             return True
     return False
 
@@ -220,7 +218,7 @@ def is_plain_format(text: str) -> bool:
     return _SIMPLE_FIELDS.fullmatch(text) is not None
 
 
-_CHECKS = {
+_CHECKS: dict[type[ast.AST], Callable[..., Iterator[Violation]]] = {
     ast.ClassDef: _check_class,
     ast.FunctionDef: _check_function,
     ast.Lambda: _check_lambda,

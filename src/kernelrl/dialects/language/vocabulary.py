@@ -29,7 +29,8 @@ _ALLOCATE = _words(
     "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like tensor as_tensor scalar_tensor"
 )
 _TYPES = _words(
-    "Tensor FloatTensor HalfTensor IntTensor LongTensor BoolTensor dtype device Size Generator memory_format layout contiguous_format channels_last "
+    "Tensor FloatTensor HalfTensor IntTensor LongTensor BoolTensor dtype device Size Generator "
+    "memory_format layout contiguous_format channels_last "
     "channels_last_3d preserve_format strided inf nan pi"
 )
 _QUESTIONS = _words(
@@ -37,7 +38,8 @@ _QUESTIONS = _words(
     "finfo iinfo numel get_default_dtype"
 )
 _FUNCTIONS_FOR_VIEWS = _words(
-    "reshape permute transpose t squeeze unsqueeze flatten narrow select split chunk unbind as_strided movedim moveaxis "
+    "reshape permute transpose t squeeze unsqueeze flatten narrow select split chunk unbind as_strided "
+    "movedim moveaxis "
     "swapaxes diagonal ravel broadcast_to clone"
 )
 LAYERS = frozenset(
@@ -87,7 +89,8 @@ INIT: dict[str, frozenset[str]] = {
 MODULES = frozenset(FORWARD) | frozenset(INIT) | _words("torch.utils torch.nn.functional tvm_ffi triton.language.extra")
 """Modules that may be imported; some of them (`torch.nn.functional`) have no name that may be used."""
 DEVICE_MODULES = _words(
-    "triton.language.math triton.language.extra.libdevice triton.language.extra.cuda triton.language.extra.cuda.libdevice"
+    "triton.language.math triton.language.extra.libdevice triton.language.extra.cuda "
+    "triton.language.extra.cuda.libdevice"
 )
 """Modules whose functions may be used in kernels only."""
 LEFT_OVER = _words(
@@ -96,7 +99,8 @@ LEFT_OVER = _words(
 )
 """Modules that people import by habit: the import may stand where nothing uses it."""
 ENVIRONMENT = _words("TORCH_CUDA_ARCH_LIST CUDA_LAUNCH_BLOCKING MAX_JOBS CXX CC CUDA_HOME TORCH_EXTENSIONS_DIR")
-"""Keys of `os.environ` that a candidate may set to a constant at module level; the builder, another process, decides."""
+"""Keys of `os.environ` that a candidate may set to a constant at module level; the builder, another "
+"process, decides."""
 
 # attributes
 
@@ -204,12 +208,16 @@ CONSUMERS = _words("list tuple set frozenset dict sum min max any all sorted joi
 
 DEVICE: dict[str, frozenset[str]] = {
     "triton.language": _words(
-        "abs advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max atomic_min "
-        "atomic_or atomic_xchg atomic_xor bfloat16 broadcast broadcast_to cast cat cdiv ceil clamp constexpr cos cumprod "
+        "abs advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max "
+        "atomic_min "
+        "atomic_or atomic_xchg atomic_xor bfloat16 broadcast broadcast_to cast cat cdiv ceil clamp constexpr "
+        "cos cumprod "
         "cumsum debug_barrier device_assert device_print div_rn dot dot_scaled erf exp exp2 expand_dims fdiv flip "
-        "float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 floor fma full gather histogram "
+        "float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 floor fma full gather "
+        "histogram "
         "int1 int16 int32 int64 int8 interleave join load log log2 make_block_ptr max max_constancy max_contiguous "
-        "maximum min minimum multiple_of num_programs permute philox pi32_t pointer_type program_id rand rand4x randint "
+        "maximum min minimum multiple_of num_programs permute philox pi32_t pointer_type program_id rand "
+        "rand4x randint "
         "randint4x randn randn4x range ravel reduce reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn "
         "static_assert static_print static_range store sub sum swizzle2d topk trans uint16 uint32 uint64 uint8 "
         "umulhi unsqueeze squeeze view where xor_sum zeros zeros_like add mul make_tensor_descriptor"
@@ -218,7 +226,8 @@ DEVICE: dict[str, frozenset[str]] = {
         "abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi max min pow tanh"
     ),
     "triton.language.extra.libdevice": _words(
-        "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc erfcinv erfcx erfinv exp "
+        "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc erfcinv erfcx "
+        "erfinv exp "
         "exp10 exp2 expm1 fast_dividef fast_expf fast_logf fast_powf fast_tanhf fdim floor fma fmod hypot isinf isnan "
         "ldexp lgamma log log10 log1p log2 nearbyint nextafter normcdf pow rcbrt remainder rhypot rint round rsqrt "
         "signbit sin sinh sinpi sqrt tan tanh tgamma trunc div_rn mul_rn add_rn sub_rn ffs popc clz llrint"
@@ -255,16 +264,18 @@ def operators() -> dict[str, frozenset[str]]:
             for name in dir(torch.nn.functional)
             if name in bound
             or hasattr(torch._C._nn, name)
-            or (isinstance(found := getattr(torch.nn.functional, name), FunctionType) and found.__module__ == _FUNCTIONAL)
-            or isinstance(found, FunctionType) and name.startswith(("adaptive_max", "fractional_max", "max_pool"))
+            or (
+                isinstance(found := getattr(torch.nn.functional, name), FunctionType)
+                and found.__module__ == _FUNCTIONAL
+            )
+            or isinstance(found, FunctionType)
+            and name.startswith(("adaptive_max", "fractional_max", "max_pool"))
         )
         - _words("handle_torch_function boolean_dispatch assert_int_or_pair")
         | _words("logsigmoid"),
         **{
             f"torch.{part}": frozenset(
-                name
-                for name in dir(getattr(torch, part))
-                if hasattr(getattr(torch._C, f"_{part}"), f"{part}_{name}")
+                name for name in dir(getattr(torch, part)) if hasattr(getattr(torch._C, f"_{part}"), f"{part}_{name}")
             )
             for part in ("linalg", "fft", "special")
         },
