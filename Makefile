@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 PIP_ARGS ?=
 
 .PHONY: help setup demo test test-slow test-cluster lint gpu-check gpu-wheels clean
-GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich
+GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich google-re2
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -33,13 +33,14 @@ test-cluster: setup ## the same on a real Slurm and a real Ray, on this machine 
 	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev,slurm,ray,gpu]'
 	$(BIN)/pytest -q -m cluster
 
-lint: setup ## ruff and mypy
+lint: setup ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 gpu-check: ## try the executor on this machine's GPU, in the environment of `python3` (exit 3: there is none)
-	@python3 -c 'import tvm_ffi, landlock, diskcache, psutil, pydantic, rich' 2>/dev/null \
+	@python3 -c 'import tvm_ffi, landlock, diskcache, psutil, pydantic, rich, re2' 2>/dev/null \
 		|| python3 -m pip install --quiet --no-index --find-links .gpu-wheels $(GPU_NEEDS)
 	@PYTHONPATH=src python3 benchmarks/gpu_check.py
 
@@ -47,4 +48,4 @@ gpu-wheels: ## fetch into .gpu-wheels what gpu-check needs beside torch and trit
 	python3 -m pip download --quiet --dest .gpu-wheels --only-binary :all: --python-version 3.12 $(GPU_NEEDS)
 
 clean: ## remove .venv and what the tools left; outputs/ stays
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache dist build
+	rm -rf $(VENV) .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist build

@@ -29,7 +29,8 @@ from kernelrl.data.teachers import Teacher, make_teacher
 from kernelrl.data.tokens import make_counter
 from kernelrl.data.verification import Proposed, Verifier
 from kernelrl.errors import UserError
-from kernelrl.executor.api import deciding_settings, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.policies.prompts import build_prompt
 from kernelrl.records import Ledger, digest, write_atomically

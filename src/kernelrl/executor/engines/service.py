@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known
 from kernelrl.executor.processes.warming import Warming, forkserver_environment, num_threads, start_forkserver
+from kernelrl.executor.quota import num_workers
 
 if __name__ == "__main__":
     TOLD = json.load(sys.stdin)
@@ -42,7 +43,8 @@ import torch  # noqa: E402
 
 from kernelrl.errors import InfrastructureError, TaskError  # noqa: E402
 from kernelrl.executor import machine, wire  # noqa: E402
-from kernelrl.executor.building.builder import KILLED, Builder  # noqa: E402
+from kernelrl.executor.building.builder import Builder  # noqa: E402
+from kernelrl.executor.building.pruning import CacheLimits  # noqa: E402
 from kernelrl.executor.confinement import sandbox  # noqa: E402
 from kernelrl.executor.engines.ahead import build_ahead  # noqa: E402
 from kernelrl.executor.judging.referee import judge  # noqa: E402
@@ -52,8 +54,12 @@ from kernelrl.executor.processes.process import ForkServer, Needs, Process  # no
 from kernelrl.task import Task  # noqa: E402
 from kernelrl.verdict import Verdict  # noqa: E402
 
+RENEWED_AFTER_S = 2.0
+"""A reference that nobody has used for so long (in seconds) serves another group, which gets other inputs."""
 REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
+REQUEST_BYTES = 1 << 30
+"""Length of the longest request: its sender is trusted, and a candidate that is too long is told so."""
 COMPILED_MB = 256
 """Size of any file that `torch.compile` writes for a reference (in MiB)."""
 
@@ -71,12 +77,17 @@ class References:
         self._entries: OrderedDict[str, Reference | TaskError] = OrderedDict()
         self._users: dict[str, int] = {}
         self._starting: dict[str, threading.Lock] = {}
+        self._left: dict[str, float] = {}
 
     @contextmanager
     def of(self, task: Task) -> Iterator[Any]:
         """A function that gives the task's reference; it stays alive until the context is left."""
         key = task.digest
         with self._lock:
+            known = self._entries.get(key)
+            idle = not self._users.get(key) and time.monotonic() - self._left.get(key, 0.0) > RENEWED_AFTER_S
+            if idle and isinstance(known, Reference):
+                known.renew()
             self._users[key] = self._users.get(key, 0) + 1
             starting = self._starting.setdefault(key, threading.Lock())
 
@@ -101,6 +112,7 @@ class References:
         finally:
             with self._lock:
                 self._users[key] -= 1
+                self._left[key] = time.monotonic()
                 self._shrink()
 
     def _shrink(self) -> None:
@@ -109,7 +121,7 @@ class References:
             if self._users[key]:
                 continue
             if total > REFERENCE_BYTES or len(self._entries) > 16:
-                del self._entries[key], self._users[key], self._starting[key]
+                del self._entries[key], self._users[key], self._starting[key], self._left[key]
                 if isinstance(entry, Reference):
                     total -= entry.num_bytes
                     entry.close()
@@ -163,7 +175,7 @@ class Service:
 
     def __init__(self, settings: ExecutorSettings, warming: Warming, secret: str | None = None):
         self.settings = settings
-        self.workers = settings.workers or len(os.sched_getaffinity(0))
+        self.workers = settings.workers or num_workers()
         self.threads = num_threads(settings)
         self.cache = Path(settings.cache_dir).expanduser()
         self.cache.mkdir(parents=True, exist_ok=True)
@@ -172,11 +184,14 @@ class Service:
         self.on_gpu = settings.device == "cuda"
         self.scratch = _scratch(own / "scratch")
         self.forkserver = ForkServer(warming, on_death=lambda: os._exit(1))  # the client starts another service
-        self.cores = Cores(self.workers, self.on_gpu)
+        self.cores = Cores(self.workers, self.on_gpu, settings.lock_file)
         arch = machine.gpu_arch() if self.on_gpu else None
-        self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch)
+        limits = CacheLimits(settings.build_cache_mb << 20, settings.cache_days)
+        self.builder = Builder(
+            self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch, limits
+        )
         self.references = References(self._reference, self.cores)
-        self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=1 << 32)
+        self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=settings.verdict_cache_mb << 20)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
         self.spares = Spares(self._fork, 2 if self.on_gpu else self.workers)
         with self._start() as probe:
@@ -193,9 +208,9 @@ class Service:
                 update = {"task_id": request.task.id, "cached": True}
                 return Verdict.model_validate_json(known).model_copy(update=update)
             found = self._judge(request)
-            if found.status == "killed" and KILLED in found.feedback:
+            if found.status == "killed" and not found.final:
                 found = self._judge(request)  # by itself, or by a machine short of memory: the second time tells
-            if self.settings.verdict_cache and KILLED not in f"{found.feedback} {found.build and found.build.log}":
+            if self.settings.verdict_cache and found.final:
                 self.verdicts.set(key, found.model_dump_json())
         except TaskError as error:
             return _not_known(request, self.settings.device, "task", str(error))
@@ -223,13 +238,13 @@ class Service:
     def _fork(self, needs: Needs = "nothing") -> Process:
         spec = {
             "device": self.settings.device,
-            "memory_bytes": self.settings.memory_mb << 20,
+            "memory_bytes": self.settings.memory_mb << (20 if self.on_gpu else 21),  # as much again to make outputs in
             "file_bytes": (self.settings.output_mb if needs == "nothing" else COMPILED_MB) << 20,
             "threads": self.threads,
             "may_exec": needs != "nothing",
             "filtered": needs != "compiler",
         }
-        with self.cores.starting():
+        with self.cores.working():
             return Process(self.forkserver, spec, self.scratch)
 
     def _reference(self, task: Task) -> Reference:
@@ -255,8 +270,9 @@ class Service:
 def judging_code() -> str:
     """Digest of the text that judges: verdicts made by another version of it are not recalled."""
     package = Path(__file__).parents[2]
-    texts = [path.read_bytes() for name in ("executor", "dialects") for path in sorted((package / name).rglob("*.py"))]
-    return hashlib.sha256(b"".join(texts)).hexdigest()
+    files = [path for name in ("executor", "dialects") for path in sorted((package / name).rglob("*.*"))]
+    paths = [path for path in files if path.suffix in (".py", ".c", ".cpp", ".h")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def _not_known(request: Request, device: str, fault: Literal["task", "executor"], feedback: str) -> Verdict:
@@ -324,7 +340,7 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
 
     while True:
         try:
-            message, _ = wire.receive(client)
+            message, _ = wire.receive(client, max_bytes=REQUEST_BYTES)
         except wire.WireError:
             os._exit(0)
         if "cancel" in message:
