@@ -8,8 +8,9 @@ import pytest
 
 from candidate_files import EXPLOITS, HONEST, header
 from kernelrl import dialects
+from kernelrl.candidate import MAX_SOURCE_CHARS
 from kernelrl.dialects import language
-from kernelrl.dialects.language.syntax import MAX_CHARS, MAX_DEPTH
+from kernelrl.dialects.language.syntax import MAX_DEPTH
 
 FILE = """\
 import math
@@ -272,8 +273,8 @@ def test_the_deepest_nesting_that_is_read_does_not_end_the_recursion():
 
 
 def test_a_source_that_is_too_long_is_not_read():
-    (violation,) = language.read("#" * (MAX_CHARS + 1)).violations
-    assert violation.rule == "outside_language" and "characters" in violation.evidence
+    (violation,) = language.read("#" * (MAX_SOURCE_CHARS + 1)).violations
+    assert violation.rule == "source_too_long" and "characters" in violation.evidence
 
 
 def calls_of_reading(source: str) -> int:

@@ -6,12 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
+from kernelrl.candidate import MAX_SOURCE_CHARS
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.names import all_arguments, violation
 from kernelrl.verdict import Violation
 
-MAX_CHARS = 200_000
-"""Longest source (in characters); kernels that people publish have up to 50,000."""
 MAX_DEPTH = 90
 """Deepest nesting of expressions and statements: the rules walk them by recursion, a few frames for each."""
 
@@ -34,10 +33,10 @@ _IN_CLASS = (ast.FunctionDef, ast.Assign, ast.AnnAssign, ast.Pass)
 
 def find_size(source: str) -> list[Violation]:
     """What is wrong with the length of a source."""
-    if len(source) <= MAX_CHARS:
+    if len(source) <= MAX_SOURCE_CHARS:
         return []
-    evidence = f"{len(source):,} characters of source; at most {MAX_CHARS:,} are read"
-    return [Violation(rule="outside_language", evidence=evidence)]
+    evidence = f"{len(source)} characters; at most {MAX_SOURCE_CHARS} are read"
+    return [Violation(rule="source_too_long", evidence=evidence)]
 
 
 def find_depth(tree: ast.AST) -> list[Violation]:
