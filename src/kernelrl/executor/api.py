@@ -15,6 +15,10 @@ Distribution = Literal["normal", "uniform", "constant", "ties", "zeros", "negati
 """Value distributions beside the task's own (`executor/distributions.py`)."""
 
 
+Layer = Literal["namespaces", "noexec", "landlock", "seccomp", "pages"]
+"""A layer of confinement (docs/executor.md)."""
+
+
 class Request(BaseModel):
     """One candidate against one task. `candidate` is None for a completion without a kernel: that is a verdict too."""
 
@@ -118,6 +122,8 @@ class ExecutorSettings(BaseModel):
     cache_dir: str = "~/.cache/kernelrl"
     """Folder of the build cache and the verdict cache."""
     verdict_cache: bool = True
+    allow_missing: tuple[Layer, ...] = ()
+    """Layers of confinement without which candidates may run where the machine does not offer them."""
     seed: int = 0
     """Root of the hidden input seeds."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 import importlib
 import importlib.util
 import mmap
@@ -29,8 +30,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor import allocator, wire
+from kernelrl.executor.closed_pages import Helper, Plumbing, all_inputs, find_needed, replay
 from kernelrl.executor.cubin import recorded_launches
 from kernelrl.executor.gpu import Gpu, library_share
+from kernelrl.executor.note import Note, describe_operator
 from kernelrl.executor.sandbox import Limits, confine, tie_to_parent
 from kernelrl.executor.warming import SPIN_COUNT
 
@@ -50,19 +53,22 @@ FOLDERS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG
 """Environment variables that name the scratch folder."""
 
 
-def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
+def main(sock: socket.socket, log: int, note_fd: int, spec: dict[str, Any]) -> None:
     """Confine this process and serve the referee until it hangs up. Never returns normally.
 
     Args:
         sock: the referee's end is the only thing that this process is connected to.
         log: file that takes standard output and standard error.
-        spec: `scratch` (folder), `memory_bytes`, `file_bytes`, `threads`, `device` (`cpu` or `cuda`), `may_exec` for
-            what needs a compiler, as Triton does on a GPU, and `filtered` unless it is trusted text (see `confine`).
+        note_fd: memory that tells the referee what the process has died of.
+        spec: `scratch` (folder), `modules` (folder of what the builder makes for it), `helper` (file), `memory_bytes`,
+            `file_bytes`, `threads`, `device` (`cpu` or `cuda`), `may_exec` for what needs a compiler, as Triton does on
+            a GPU, `filtered` unless it is trusted text, and `sealed` for candidates (see `confine`).
     """
     tie_to_parent()
+    note, helper = Note(note_fd), Helper(spec["helper"])
     sock_fd = _keep_only(sock, log)
     sock = socket.socket(fileno=sock_fd)
-    scratch = Path(spec["scratch"])
+    scratch, modules = Path(spec["scratch"]), Path(spec["modules"])
     path, cuda = os.environ.get("PATH", os.defpath), spec["device"] == "cuda"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ.clear()
@@ -78,12 +84,22 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
     # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
     os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), SPIN_COUNT
     limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
-    layers = confine(scratch, limits, may_exec=spec["may_exec"], filtered=spec["filtered"], cuda=cuda)
+    layers = confine(
+        scratch,
+        limits,
+        (str(modules),),
+        may_exec=spec["may_exec"],
+        filtered=spec["filtered"],
+        cuda=cuda,
+        modules=modules if spec["sealed"] else None,
+    )
     torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
     os.chdir(scratch)
-    served = _Contestant(sock, scratch, Gpu() if cuda else None)
+    served = _Contestant(sock, scratch, Gpu() if cuda else None, note, helper)
     with torch.no_grad():
         served.rehearse()
+        if spec["sealed"]:
+            helper.report_faults(note.address)
         wire.send(sock, {"ready": layers, "settings": _read_settings()})
         served.serve()
 
@@ -112,11 +128,12 @@ def _keep_only(sock: socket.socket, log: int) -> int:
 
 
 class _Contestant:
-    def __init__(self, sock: socket.socket, scratch: Path, gpu: Gpu | None):
+    def __init__(self, sock: socket.socket, scratch: Path, gpu: Gpu | None, note: Note, helper: Helper):
         self.sock = sock
         self.scratch = scratch
         self.gpu = gpu
-        self.num_builds = 0
+        self.note = note
+        self.helper = helper
         self.held: list[
             list[torch.Tensor]
         ] = []  # outputs of the last two calls: their memory cannot be handed out again
@@ -249,12 +266,13 @@ class _Contestant:
 
         On a GPU the share is measured where `profiled`, which takes long.
         """
-        with OperatorRecord() as record, recorded_launches() as launches:
+        self.note.clear()
+        with OperatorRecord(self.note) as record, recorded_launches() as launches:
             share: float | None = None
             if self.gpu is None:
                 started = time.perf_counter()
                 outputs = self.model(*self.args)
-                share = record.seconds / (time.perf_counter() - started)
+                share = record.seconds / (time.perf_counter() - started - record.noting_seconds)
             elif profiled:
                 outputs, share = library_share(lambda: self.model(*self.args))
             else:
@@ -294,7 +312,8 @@ class _Contestant:
         tensors = [] if model is None else [*model.parameters(), *model.buffers()]
         state: dict[str, Any] = {"parameters": 0}
         for tensor in tensors:
-            memory: Any = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+            storage = tensor.untyped_storage().cpu()  # a tensor's own copy would be code of the library's
+            memory = (ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())
             state["parameters"] = zlib.crc32(memory, state["parameters"])
         random_states = [torch.get_rng_state()] + ([] if self.gpu is None else [torch.cuda.get_rng_state()])
         state["random numbers"] = [zlib.crc32(each.numpy().tobytes()) for each in random_states]
@@ -314,39 +333,75 @@ class _Contestant:
         self.held = [*self.held[-1:], tensors]
         return {"done": form, "tensors": [wire.describe(tensor) for tensor in tensors]}
 
+    def do_close(self, ranges: list[list[int]]) -> dict[str, Any]:
+        """Close code of libraries, see `closed_library`."""
+        return {"failures": self.helper.close(ranges)}
+
+    def do_find_pages(self, ranges: list[list[int]], operators: list[dict[str, Any]], copies: bool) -> dict[str, Any]:
+        """Addresses of the pages in these ranges that some operators need; without any, all that is allowed."""
+        self.model = Plumbing(copies, all_inputs())
+
+        def work() -> None:
+            if operators:
+                replay(operators)
+                with OperatorRecord(self.note):
+                    replay(operators)
+                return
+            self.do_arrange({"tuple": []}, [])
+            self.do_trace()
+            self.do_run()
+            self.model = Plumbing(copies, inputs=[])
+            for call in (self.do_trace, self.do_warm, self.do_null, self.do_state, self.do_settle):
+                call()
+
+        return {"pages": find_needed(self.helper, ranges, work)}
+
     def _build(self, unit: dict[str, Any]) -> Path:
         """Have the builder compile one native module."""
         wire.send(self.sock, {"build": unit})
-        reply, fds = wire.receive(self.sock, max_fds=1)
+        reply, _ = wire.receive(self.sock)
         if not reply["ok"]:
             raise RuntimeError(f"build of {unit['name']!r} failed:\n{reply['log']}")
-        self.num_builds += 1
-        folder = self.scratch / f"build{self.num_builds}"
-        folder.mkdir()
-        path = folder / f"{unit['name']}.so"
-        with open(fds[0], "rb") as built:
-            path.write_bytes(built.read())
-        return path
+        return Path(reply["path"])
 
 
 class OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operators that reach PyTorch's dispatcher, and the time spent in those that compute."""
+    """Counts the operators that reach PyTorch's dispatcher, and the time spent in those that compute.
 
-    def __init__(self) -> None:
+    Args:
+        note: takes each operator before it runs, for a process that dies of it.
+    """
+
+    def __init__(self, note: Note) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
+        self.noting_seconds = 0.0
+        self.note = note
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        noting = time.perf_counter()
+        self.note.begin(describe_operator(func, args, kwargs or {}, _line_of_candidate()))
         started = time.perf_counter()
         result = func(*args, **(kwargs or {}))
-        self.seconds += time.perf_counter() - started
+        ended = time.perf_counter()
+        self.seconds += ended - started
+        self.noting_seconds += started - noting
         self.counts[func._schema.name] += 1
+        self.note.end()
         return result
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # the decorator that keeps torch.compile out would import it, which takes a second
+
+
+def _line_of_candidate() -> int | None:
+    """Line of the candidate's file that is being run; None: none is."""
+    frame = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_filename.endswith(f"{MODULE_NAME}.py"):
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if frame is None else frame.f_lineno
 
 
 def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:

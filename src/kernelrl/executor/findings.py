@@ -58,6 +58,8 @@ class Findings:
     operators: dict[str, int] | None = None
     coverage: float | None = None
     memory: Memory | None = None
+    layers: list[str] = field(default_factory=list)
+    """Of the confinement of its process, see `Verdict.layers`."""
     log: str = ""
 
     def widths(self) -> tuple[float, float]:
@@ -167,6 +169,7 @@ class Findings:
             coverage=self.coverage,
             memory=self.memory,
             operators=self.operators,
+            layers=tuple(self.layers),
             build=build,
             gpu_builds=tuple(self.gpu_builds),
             feedback=shorten(feedback.strip()),

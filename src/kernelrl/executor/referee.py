@@ -20,10 +20,19 @@ from kernelrl.executor import compare, machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
 from kernelrl.executor.arena import Arena, Case
 from kernelrl.executor.builder import BadUnit, Builder
+from kernelrl.executor.closed_library import Allowed, Closed, ClosedLibrary, LibraryStaysOpen
 from kernelrl.executor.cores import Cores
 from kernelrl.executor.findings import Call, Findings
 from kernelrl.executor.operators import library_operators
-from kernelrl.executor.process import ForgedMessage, Needs, Process, ProcessFailure, ProcessTimeout, nothing
+from kernelrl.executor.process import (
+    ForgedMessage,
+    Needs,
+    Process,
+    ProcessDied,
+    ProcessFailure,
+    ProcessTimeout,
+    nothing,
+)
 from kernelrl.executor.reference import Draw, Reference
 from kernelrl.executor.timing import time_call
 from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
@@ -45,12 +54,17 @@ class _Ended(Exception):
         self.feedback = feedback
 
 
+class PageLearnt(Exception):
+    """A candidate died on code that an allowed operator needs, and that is open from now on."""
+
+
 def judge(
     request: Request,
     settings: ExecutorSettings,
     reference: Callable[[], Reference],
     start: Callable[[Needs], Process],
     builder: Builder,
+    library: ClosedLibrary,
     cores: Cores,
 ) -> Verdict:
     """Judge one candidate.
@@ -61,11 +75,13 @@ def judge(
         reference: gives the task's reference; called when the static rules have passed.
         start: starts a contestant process.
         builder: builds what the candidate asks for.
+        library: closes the libraries' code in the contestant's process.
         cores: candidates are loaded, built and checked side by side; while one is timed nothing else runs.
 
     Raises:
         TaskError: the reference does not run.
         InfrastructureError: the machine failed.
+        PageLearnt: the judgement must be made again.
     """
     started = time.monotonic()
     cores.clock.restart()
@@ -73,12 +89,13 @@ def judge(
     try:
         source = _check_statically(request, settings, found)
         ours = reference()
-        jit = request.dialect == "triton" and settings.device == "cuda"
-        process = start("jit" if jit else "nothing")
-        contestant = _Contestant(process, ours, settings, cores, found, request.dialect)
+        process = start(_needs(request.dialect, settings.device))
+        found.layers = process.layers
+        contestant = _Contestant(process, ours, settings, cores, found, request.dialect, library)
         try:
             with cores.preparing(), cores.on_device():
                 contestant.load(source, builder)
+                contestant.close_library()
                 contestant.run_trials(source, builder)
             interpreted = request.dialect == "triton" and settings.device == "cpu"
             if settings.timing and not interpreted:
@@ -96,6 +113,13 @@ def judge(
     except _Ended as end:
         status, feedback = end.status, end.feedback
     return found.verdict(request, settings, status, feedback, time.monotonic() - started, cores.clock.spent())
+
+
+def _needs(dialect: str, device: str) -> Needs:
+    """What the process of a candidate may use."""
+    if dialect == "triton" and device == "cuda":
+        return "jit"
+    return "library" if dialect == "python" else "nothing"
 
 
 def _check_statically(request: Request, settings: ExecutorSettings, found: Findings) -> str:
@@ -127,6 +151,7 @@ class _Contestant:
         cores: says when it may run.
         found: takes what is found out.
         dialect: of the candidate. In `python`, operators of PyTorch that compute are no violation.
+        library: closes the libraries' code in the process.
     """
 
     def __init__(
@@ -137,6 +162,7 @@ class _Contestant:
         cores: Cores,
         found: Findings,
         dialect: str,
+        library: ClosedLibrary,
     ):
         self.process = process
         self.ours = ours
@@ -144,6 +170,9 @@ class _Contestant:
         self.cores = cores
         self.found = found
         self.library_is_foul = dialect != "python"
+        self.library = library
+        self.interpreted = dialect == "triton" and settings.device == "cpu"
+        self.closed: Closed | None = None
         self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
         self.arena = Arena(ours.arena_bytes, settings.device == "cuda")
         self.measures_memory = settings.device == "cpu" and dialect != "triton"
@@ -192,8 +221,8 @@ class _Contestant:
         if built.path is None:
             self.process.reply({"ok": False, "log": built.log})
         else:
-            with open(built.path, "rb") as file:
-                self.process.reply({"ok": True, "log": ""}, fds=(file.fileno(),))
+            path = self.process.offer_module(built.path, unit["name"])
+            self.process.reply({"ok": True, "log": "", "path": str(path)})
 
     def _compile_only(self, unit: dict[str, Any], builder: Builder) -> None:
         """CUDA without a GPU: that it compiles is all that can be found out."""
@@ -204,6 +233,19 @@ class _Contestant:
         self.found.gpu_builds = [GpuBuild(**kernel) for kernel in kernels]
         self.found.stage = "compiled"
         raise _Ended("not_run", f"Compiled for {arch} and not run: there is no GPU here.")
+
+    def close_library(self) -> None:
+        """Close the libraries' code, before any input is there: `__init__` may compute with its parameters."""
+        if not self.library_is_foul or "pages" in self.settings.allow_missing:
+            return
+        allowed: Allowed = "views" if self.ours.only_moves else "copies"
+        try:
+            self.closed = self.library.close(self.process, allowed, self.interpreted)
+        except LibraryStaysOpen as error:
+            raise self._foul("library_call", str(error)) from None
+        except ProcessFailure as error:
+            raise self._broke_off(error, "after it was loaded") from None
+        self.found.layers = [*self.process.layers, "pages"]
 
     def run_trials(self, source: str, builder: Builder) -> None:
         """Check outputs on fresh inputs, with a record of the library operators that run.
@@ -256,7 +298,7 @@ class _Contestant:
             self.arena.put(case.image, self._ask)
             return self._ask(question, meanwhile)
         except ProcessFailure as error:
-            raise _broke_off(error, "while it ran", timeout, self.found) from None
+            raise self._broke_off(error, "while it ran") from None
 
     def _ask(self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing) -> dict[str, Any]:
         return self.cores.ask(self.process, message, self.settings.run_timeout_s, meanwhile)
@@ -289,7 +331,7 @@ class _Contestant:
                 self._ask({"do": "settle"})
                 self.outputs.clear()  # those of the trials are gone by now
         except ProcessFailure as error:
-            raise _broke_off(error, "before it was timed", self.settings.run_timeout_s, self.found) from None
+            raise self._broke_off(error, "before it was timed") from None
         if self.settings.compile_baseline:
             cores = self.cores
             with cores.preparing(), cores.on_device(), cores.holding(self.ours.lock), cores.making_reference():
@@ -339,7 +381,7 @@ class _Contestant:
         try:
             answered = time_call(self.process, self.arena, case, self.settings, meanwhile, do)
         except ProcessFailure as error:
-            raise _broke_off(error, "while it was timed", self.settings.run_timeout_s, self.found) from None
+            raise self._broke_off(error, "while it was timed") from None
         if self.process.has_children():
             raise self._foul("background_work", "a process that it started was still running when its call ended")
         return answered
@@ -355,7 +397,7 @@ class _Contestant:
         try:
             after = self._read_state()
         except ProcessFailure as error:
-            raise _broke_off(error, "after it ran", self.settings.run_timeout_s, self.found) from None
+            raise self._broke_off(error, "after it ran") from None
         changed = [name for name, value in self.state.items() if after.get(name) != value]
         for name in changed:
             if name in self.ours.changes_state:
@@ -385,7 +427,7 @@ class _Contestant:
         try:
             readable = _as_list(self.arena.outputs(reply, self._ask))
         except ProcessFailure as error:
-            raise _broke_off(error, "after it ran", self.settings.run_timeout_s, self.found) from None
+            raise self._broke_off(error, "after it ran") from None
         outputs, errors = self._read(case, reply.get("done"), described, readable, trial)
         found.errors.extend(errors)
         self._check_inputs(case, trial)
@@ -456,6 +498,16 @@ class _Contestant:
             if error is not None:
                 errors.append(error)
         return outputs, errors
+
+    def _broke_off(self, error: Exception, when: str) -> _Ended:
+        """The end of a judgement whose process failed after it was loaded."""
+        if isinstance(error, ProcessDied) and self.closed and (seen := self.library.explain(self.process, self.closed)):
+            if self.library.learn(self.process, self.closed):
+                raise PageLearnt
+            evidence, line = seen
+            self.found.violations.append(Violation(rule="library_operator", evidence=evidence, line=line))
+            return _Ended("illegal", f"The library was to do the work of the kernel: {evidence}.")
+        return _broke_off(error, when, self.settings.run_timeout_s, self.found)
 
     def _foul(self, rule: str, evidence: str) -> _Ended:
         self.found.violations.append(Violation(rule=rule, evidence=evidence))

@@ -17,6 +17,7 @@ from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.arena import Arena, Case, Shape, span_of, view, write
 from kernelrl.executor.baseline import Baseline, NoBaseline
 from kernelrl.executor.cores import Cores
+from kernelrl.executor.operators import only_moves
 from kernelrl.executor.process import Process, ProcessFailure
 from kernelrl.executor.timing import time_call
 from kernelrl.task import Task
@@ -67,7 +68,7 @@ class Reference:
         self._start = start
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
-        self.process = start()
+        self.process = start("library")
         try:
             self._load()
         except BaseException:
@@ -104,6 +105,7 @@ class Reference:
         self.unstable = bool(_UNSTABLE & native["operators"].keys()) and any(
             not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"]
         )
+        self.only_moves = only_moves(native["operators"].keys())
         self.returns_input = any(self.arena.owns(described["pointer"]) for described in native["tensors"])
         before = self._ask({"do": "state"})["state"]
         again = self._ask({"do": "run"})["tensors"]
@@ -234,7 +236,7 @@ class Reference:
             case = self.case(Draw(0))
             assert case is not None
             arena = Arena(self.arena_bytes, self._on_gpu)
-            with self._start() as process:
+            with self._start("library") as process:
 
                 def ask(message: dict[str, Any]) -> dict[str, Any]:
                     return self._ask(message, process=process)
