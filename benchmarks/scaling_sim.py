@@ -27,10 +27,10 @@ from rich.table import Table
 
 from kernelrl import dialects
 from kernelrl.candidate import Candidate
+from kernelrl.commands.plan import draw, sharing
 from kernelrl.console import console, make_console
 from kernelrl.executor import Request, make_executor
-from kernelrl.executor.simulation import Cluster, Job, Load, Outcome, simulate
-from kernelrl.plan import draw, sharing
+from kernelrl.executor.engines.simulation import Cluster, Job, Load, Outcome, simulate
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 

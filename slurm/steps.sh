@@ -21,7 +21,7 @@ start_executor() { # nodes that train; Ray on them and on the executor's, where 
   export RAY_ADDRESS=$head:$((20000 + SLURM_JOB_ID % 20000))
   export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=${KERNELRL_CONFIG%/*}/ray-token # else whoever reaches it runs code
   (umask 077 && head -c 32 /dev/urandom | sha256sum | head -c 64 >"$RAY_AUTH_TOKEN_PATH")
-  SLURM_KILL_BAD_EXIT=0 agent $(($1 + KERNELRL_EXECUTORS)) 0 kernelrl.launch.ray_node & # it outlives one of its nodes
+  SLURM_KILL_BAD_EXIT=0 agent $(($1 + KERNELRL_EXECUTORS)) 0 kernelrl.runs.launch.ray_node & # it outlives one of its nodes
 }
 
 start_generation() { # vLLM on the last node, where the job has one for it; the trainer waits until it answers
@@ -38,7 +38,7 @@ start_generation() { # vLLM on the last node, where the job has one for it; the 
 run() { # nodes, stage, overrides
   local nodes=$1
   shift
-  agent "$nodes" 0 kernelrl.launch.agent "$KERNELRL_CONFIG" "$@"
+  agent "$nodes" 0 kernelrl.runs.launch.agent "$KERNELRL_CONFIG" "$@"
   finish "$1"
 }
 

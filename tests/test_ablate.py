@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kernelrl import ablate
 from kernelrl.data.tables import write_table
 from kernelrl.errors import UserError
 from kernelrl.eval.ablation import ARM, compare_arms, make_table, write
 from kernelrl.records import Ledger, write_json
+from kernelrl.runs import ablation
 from kernelrl.task import Task
 from test_report import REFERENCE, make_record
 
@@ -112,7 +112,7 @@ def test_what_nobody_measured_is_left_out(tmp_path):
 )
 def test_an_arm_that_cannot_work_is_found_before_anything_runs(tmp_path, words, message):
     with pytest.raises(UserError) as error:
-        ablate.prepare([*words, f"output_dir={tmp_path / 'out'}", "tracker=none"])
+        ablation.prepare([*words, f"output_dir={tmp_path / 'out'}", "tracker=none"])
     assert message in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
 

@@ -8,10 +8,10 @@ import datasets
 import pytest
 
 from kernelrl import cli
-from kernelrl.browse import main
+from kernelrl.commands.records import main
 from kernelrl.data.tables import SFT_COLUMNS, read_table
 from kernelrl.errors import UserError
-from kernelrl.prompts import build_prompt, from_text, to_text
+from kernelrl.policies.prompts import build_prompt, from_text, to_text
 from kernelrl.query import Query
 from kernelrl.records import Ledger, compact, write_json
 from kernelrl.task import Task

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from conftest import KERNELS, REFERENCE
-from kernelrl import check
+from kernelrl.commands import check
 from kernelrl.errors import KernelRLError, UserError
 from kernelrl.verdict import Verdict
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kernelrl import cli
-from kernelrl.stages import STAGES
+from kernelrl.runs.stages import STAGES
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -88,5 +88,5 @@ def test_help_does_not_wait_for_torch(kernelrl):
     import subprocess
     import sys
 
-    code = "import sys; from kernelrl import cli; import kernelrl.pipeline; sys.exit('torch' in sys.modules)"
+    code = "import sys; from kernelrl import cli; import kernelrl.runs.pipeline; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from kernelrl.configs import check_overrides, compose_config, config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor import ExecutorSettings
-from kernelrl.stages import STAGES
+from kernelrl.runs.stages import STAGES
 
 COMMANDS = [*STAGES, "check"]
 GROUPS = sorted(path.name for path in config_dir().iterdir() if path.is_dir())

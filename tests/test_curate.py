@@ -23,8 +23,8 @@ from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, SFT_COLUMNS, T
 from kernelrl.data.teachers import Proposal, Teacher
 from kernelrl.data.verification import propose
 from kernelrl.errors import UserError
-from kernelrl.preflight import require_all
 from kernelrl.records import Ledger, digest, write_json
+from kernelrl.runs.preflight import require_all
 from kernelrl.verdict import Speedup
 
 SMALL = ["tasks.num_train=5", "tasks.num_heldout=2", "curate.num_triples=3", "curate.num_heldout_triples=1"]

@@ -166,6 +166,15 @@ def test_the_normalised_program_forgets_names_order_and_dead_code():
     assert larger.structure == base.structure and larger.sizes != base.sizes
 
 
+def test_a_size_may_have_two_names():
+    def with_sizes(line: str) -> str:
+        return program("return x * height + y * width").replace("N = 16", f"N = 16\n{line}")
+
+    together, apart = with_sizes("height = width = 256"), with_sizes("height = 256\nwidth = 256")
+    assert normalise(together) == normalise(apart)
+    assert normalise(together).sizes != normalise(with_sizes("height = width = 128")).sizes
+
+
 def test_what_cannot_be_traced_is_reported_and_harms_nobody(tmp_path):
     settings = Settings(cache_dir=str(tmp_path), workers=1, timeout_s=2.5)
     bad = {

@@ -11,7 +11,7 @@ from executor_cases import request
 from kernelrl.errors import UserError
 from kernelrl.executor import ExecutorSettings, make_executor
 from kernelrl.executor.api import MAX_STARTS, deciding_settings
-from kernelrl.executor.dispatch import Dispatcher, Job
+from kernelrl.executor.engines.dispatch import Dispatcher, Job
 
 
 def jobs(numbers: range, task: str = "0", client: str = "") -> list[Job]:

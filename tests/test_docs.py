@@ -16,7 +16,7 @@ from kernelrl import rewards
 from kernelrl.candidate import Completion
 from kernelrl.cli import TOOLS
 from kernelrl.configs import compose_config
-from kernelrl.stages import STAGES
+from kernelrl.runs.stages import STAGES
 from kernelrl.verdict import STAGES as STAGES_OF_A_VERDICT
 from kernelrl.verdict import Build, Speedup, Spent, Status, TrialError, Verdict, Violation
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from kernelrl import doctor
+from kernelrl.commands import doctor
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from kernelrl.configs import compose_config
 from kernelrl.data.tables import write_table
 from kernelrl.errors import UserError
 from kernelrl.eval import run, stage
-from kernelrl.models import save_policy, train_tokenizer
-from kernelrl.prompts import to_text
+from kernelrl.policies.models import save_policy, train_tokenizer
+from kernelrl.policies.prompts import to_text
+from kernelrl.policies.sampling import Sampler
 from kernelrl.records import Ledger
-from kernelrl.sampling import Sampler
 from kernelrl.task import Task
 
 TASK_COLUMNS = pa.schema(

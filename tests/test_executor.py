@@ -19,8 +19,8 @@ from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.local import LocalExecutor
-from kernelrl.executor.service import own_folder
+from kernelrl.executor.engines.local import LocalExecutor
+from kernelrl.executor.engines.service import own_folder
 from kernelrl.rewards import make_reward
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict

@@ -17,11 +17,11 @@ from candidate_files import GPU, HERE, from_file
 from executor_cases import FAST, judge
 from kernelrl import dialects
 from kernelrl.executor import Executor, make_executor
-from kernelrl.executor.builder import Builder
-from kernelrl.executor.cores import Cores
-from kernelrl.executor.cubin import kernels_only
-from kernelrl.executor.process import ForkServer
-from kernelrl.executor.warming import start_forkserver
+from kernelrl.executor.building.builder import Builder
+from kernelrl.executor.building.cubin import kernels_only
+from kernelrl.executor.processes.cores import Cores
+from kernelrl.executor.processes.process import ForkServer
+from kernelrl.executor.processes.warming import start_forkserver
 
 TASK = dialects.EXAMPLE_TASK.replace("1024, 1024", "16, 256")
 TRITON = dialects.get("triton").example

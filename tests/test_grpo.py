@@ -16,7 +16,7 @@ from transformers import TrainerState
 
 from conftest import KERNELS, REFERENCE
 from curated import training_config, write_data
-from kernelrl import grpo, models, sft
+from kernelrl import grpo, sft
 from kernelrl.candidate import Candidate
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
@@ -24,12 +24,13 @@ from kernelrl.executor.api import Request, make_executor
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
 from kernelrl.grpo.judge import Judge
 from kernelrl.grpo.retest import Retest, RetestSettings
+from kernelrl.policies import models
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
-from kernelrl.run import read_log
+from kernelrl.stage_folder import read_log
 from kernelrl.task import Task
+from kernelrl.training.hacking import alarms
 from kernelrl.verdict import Speedup, Verdict
-from kernelrl.watch import alarms
 
 TASK = Task(id="relu2", source=REFERENCE)
 REWARD = {"name": "plain", "terms": {"correct": {"gates": ["rule"]}}}

@@ -9,8 +9,8 @@ import pytest
 
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
-from kernelrl.launch import slurm
-from kernelrl.stages import STAGES
+from kernelrl.runs.launch import slurm
+from kernelrl.runs.stages import STAGES
 
 SLURM = ["recipe=toy", "launcher=slurm"]
 

@@ -8,10 +8,10 @@ import torch
 from omegaconf import OmegaConf
 
 from curated import training_config, write_data
-from kernelrl import models
 from kernelrl.configs import compose_config
 from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
+from kernelrl.policies import models
 
 TEXT = "  for (int64_t i = 0; i < N; ++i) {\n    float v = a[i];\n"
 

@@ -15,10 +15,10 @@ import pytest
 
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
-from kernelrl.preflight import require_all
 from kernelrl.records import Ledger
-from kernelrl.run import open_stage
-from kernelrl.stages import PIPELINE
+from kernelrl.runs.preflight import require_all
+from kernelrl.runs.stages import PIPELINE
+from kernelrl.stage_folder import open_stage
 
 
 def config(folder: Path, *overrides: str):

@@ -7,9 +7,9 @@ import pytest
 import simpy
 
 from kernelrl import cli
+from kernelrl.commands.plan import draw, main, read_times
 from kernelrl.errors import UserError
-from kernelrl.executor.simulation import Cluster, Engine, Job, Load, simulate
-from kernelrl.plan import draw, main, read_times
+from kernelrl.executor.engines.simulation import Cluster, Engine, Job, Load, simulate
 from kernelrl.records import Ledger, Record
 from kernelrl.verdict import Build, Speedup, Spent, Verdict, Violation
 

@@ -15,12 +15,13 @@ from conftest import KERNELS, REFERENCE, RIGHT
 from executor_cases import FAST, judge
 from kernelrl import dialects
 from kernelrl.errors import TaskError
-from kernelrl.executor import Executor, ExecutorSettings, machine, make_executor, symbols
-from kernelrl.executor.arena import Case, Shape
-from kernelrl.executor.compare import Expected
-from kernelrl.executor.distributions import DISTRIBUTIONS, redraw
-from kernelrl.executor.process import nothing
-from kernelrl.executor.timing import time_call
+from kernelrl.executor import Executor, ExecutorSettings, machine, make_executor
+from kernelrl.executor.judging.arena import Case, Shape
+from kernelrl.executor.judging.compare import Expected
+from kernelrl.executor.judging.distributions import DISTRIBUTIONS, redraw
+from kernelrl.executor.judging.timing import time_call
+from kernelrl.executor.legality import symbols
+from kernelrl.executor.processes.process import nothing
 from kernelrl.task import Task
 
 

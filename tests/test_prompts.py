@@ -3,8 +3,9 @@
 import pytest
 
 from conftest import REFERENCE
-from kernelrl import dialects, prompts
+from kernelrl import dialects
 from kernelrl.errors import UserError
+from kernelrl.policies import prompts
 from kernelrl.task import Task
 
 TASK = Task(id="relu2", source=REFERENCE)

@@ -12,13 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from kernelrl import configs, interruption
+from kernelrl import configs
 from kernelrl.errors import UserError
-from kernelrl.interruption import Interrupted
-from kernelrl.launch import run_stage
-from kernelrl.ranks import share_batch, trainer_fields
 from kernelrl.records import Ledger
-from kernelrl.training import read_log
+from kernelrl.runs.launch import run_stage
+from kernelrl.stage_folder import read_log
+from kernelrl.training import interruption
+from kernelrl.training.interruption import Interrupted
+from kernelrl.training.ranks import share_batch, trainer_fields
 
 SMALL = ("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16")
 

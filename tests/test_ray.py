@@ -32,7 +32,7 @@ ray = pytest.importorskip("ray")
 from ray.autoscaler.v2.sdk import get_cluster_resource_state  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from kernelrl.executor import ray_pool  # noqa: E402
+from kernelrl.executor.engines import ray_pool  # noqa: E402
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -77,7 +77,11 @@ def workers() -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = " ".join(process.info["cmdline"] or ())
-        if "ray::Node" in words or "kernelrl.executor.service" in words or "kernelrl.executor.forkserver" in words:
+        if (
+            "ray::Node" in words
+            or "kernelrl.executor.engines.service" in words
+            or "kernelrl.executor.contest.forkserver" in words
+        ):
             found.append(process)
     return found
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kernelrl import cli
-from kernelrl.browse import read
 from kernelrl.candidate import Completion
+from kernelrl.commands.records import read
+from kernelrl.commands.reward import main, replay
 from kernelrl.errors import UserError
 from kernelrl.records import Ledger, Record
-from kernelrl.replay import main, replay
 from kernelrl.rewards import make_reward
 from kernelrl.verdict import Speedup, Verdict, Violation
 

@@ -13,11 +13,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from kernelrl.errors import UserError
-from kernelrl.run import is_done, open_stage, read_figures, require_free_disk
+from kernelrl.stage_folder import is_done, open_stage, read_figures, require_free_disk
 
 HOLD = """
 import sys, time
-from kernelrl.run import open_stage
+from kernelrl.stage_folder import open_stage
 with open_stage("sft", sys.argv[1], {"seed": 0}):
     print("open", flush=True)
     time.sleep(60)

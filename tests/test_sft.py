@@ -15,11 +15,12 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, SFTConfig
 
 from curated import training_config, write_data
-from kernelrl import models, sft
+from kernelrl import sft
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
-from kernelrl.run import read_log
-from kernelrl.training import last_checkpoint, seal
+from kernelrl.policies import models
+from kernelrl.stage_folder import read_log
+from kernelrl.training.checkpoints import last_checkpoint, seal
 
 
 @pytest.fixture

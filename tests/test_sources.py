@@ -14,6 +14,7 @@ from kernelrl.configs import compose_config
 from kernelrl.data import curate, sources
 from kernelrl.data.filters import FilterSettings, probe
 from kernelrl.data.rewriting import rename
+from kernelrl.data.scaling import scale
 from kernelrl.data.structure import structure
 from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
@@ -124,6 +125,55 @@ def test_the_structure_is_that_of_the_computation():
     assert structure(program("x * 2")) == structure(program("x * 3", size=7).replace("x", "value"))
     assert structure(program("x.tanh()")) != structure(program("x.sigmoid()"))
     assert structure(program("x - x.abs()")) != structure(program("x.abs() - x"))
+
+
+# smaller sizes
+
+
+SCALED = """\
+from torch import nn
+
+width = height = 512
+batch, channels = 16, 1024 * 2
+hidden = [2048, 100]
+kernel = 3
+
+
+class Model(nn.Module):
+    pass
+
+
+def get_inputs():
+    return [torch.rand(batch, channels, height, width)]
+
+
+def get_init_inputs():
+    return [channels, hidden, kernel]
+"""
+
+
+def test_sizes_are_halved_the_largest_first_and_equal_ones_alike():
+    task = scale(Task(id="conv", source=SCALED), 0.01)
+    assert task.id == "conv@0.01"
+    assert task.source.startswith("# Sizes of the original, scaled by 0.01: 512 -> 128, 2048 -> 256\n")
+    program = {}
+    exec(task.source.partition("class Model")[0], program)
+    assert (program["width"], program["height"], program["channels"], program["batch"]) == (128, 128, 256, 16)
+    assert (program["hidden"], program["kernel"]) == ([256, 100], 3)
+
+
+@pytest.mark.parametrize("line", ["N = 32", "N = 4096.0", "N = 2 ** 9999", "N = other * 4096", ""])
+def test_what_is_no_size_stays(line):
+    task = Task(id="small", source=SCALED.replace(SCALED[: SCALED.index("class")], f"{line}\n"))
+    assert scale(task, 0.01) is task
+
+
+def test_a_scale_is_a_share(kernelbench):
+    with pytest.raises(UserError, match=r"tasks.scale=2: give a share of the original size between 0 and 1"):
+        load("kernelbench", kernelbench, scale=2)
+    large = write(kernelbench, {"level2/1_Large.py": SCALED})
+    [task] = load("kernelbench", large, levels=[2], scale=0.5, heldout=0).train
+    assert task.id == "kernelbench/level2/1_Large@0.5"
 
 
 # KernelBench

@@ -12,17 +12,18 @@ from pathlib import Path
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from kernelrl import cli, status
+from kernelrl import cli
+from kernelrl.commands import status
+from kernelrl.commands.status import page
+from kernelrl.commands.status.logs import last_error, read_jobs, read_logs
+from kernelrl.commands.status.read import STALE_S, StageStatus, lock_holder, read
 from kernelrl.errors import UserError
 from kernelrl.executor.api import ExecutorSettings, NodeHealth, make_executor
-from kernelrl.executor.health import Heartbeat
+from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.records import Ledger, Record, write_json
-from kernelrl.run import LOG, open_stage
-from kernelrl.stages import PIPELINE
-from kernelrl.status import page
-from kernelrl.status.logs import last_error, read_jobs, read_logs
-from kernelrl.status.read import STALE_S, StageStatus, lock_holder, read
-from kernelrl.training import StageCallback
+from kernelrl.runs.stages import PIPELINE
+from kernelrl.stage_folder import LOG, open_stage
+from kernelrl.training.checkpoints import StageCallback
 from kernelrl.verdict import Verdict
 
 HOSTILE = "<script>alert(1)</script> [bold]x"
@@ -81,7 +82,7 @@ def worker(run: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that works on GRPO."""
     program = (
         "import sys\n"
-        "from kernelrl.run import open_stage\n"
+        "from kernelrl.stage_folder import open_stage\n"
         "with open_stage('grpo', sys.argv[1], {'trainer': {'max_steps': 20}}):\n"
         "    print('open', flush=True)\n"
         "    sys.stdin.read()\n"

@@ -18,8 +18,8 @@ from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, write_table
 from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
 from kernelrl.executor.api import Request, make_executor
-from kernelrl.models import save_policy, train_tokenizer
-from kernelrl.prompts import build_prompt
+from kernelrl.policies.models import save_policy, train_tokenizer
+from kernelrl.policies.prompts import build_prompt
 from kernelrl.task import Given, Task
 
 TASKS = [Task(id=f"t{index}", source=REFERENCE.replace("2.0", f"{index}.0"), category="loss") for index in range(4)]
@@ -196,7 +196,7 @@ from torch import nn
 {before}
 class Model(nn.Module):
     def __init__(self{", " + arguments if arguments else ""}):
-        super().__init__()
+        super(Model, self).__init__()
         {init}
 
     def forward(self, {", ".join("xyz"[: inputs.count("torch.") or 1])}):

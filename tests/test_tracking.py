@@ -7,7 +7,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from kernelrl.errors import UserError
-from kernelrl.tracking import has_key, report_to
+from kernelrl.training.tracking import has_key, report_to
 
 
 def config(folder: object, **tracker: str) -> DictConfig:

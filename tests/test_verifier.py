@@ -6,10 +6,10 @@ from chat_server import answer
 from conftest import KERNELS, REFERENCE
 from kernelrl.candidate import Completion
 from kernelrl.configs import compose_config
-from kernelrl.endpoint import Answer
 from kernelrl.errors import UserError
 from kernelrl.grpo.verifier import Verifier, read_score
-from kernelrl.preflight import require_all
+from kernelrl.policies.endpoint import Answer
+from kernelrl.runs.preflight import require_all
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 

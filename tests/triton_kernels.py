@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelrl.executor import programs
+from kernelrl.executor.contest import programs
 
 CASES: list[Callable[[], list[torch.Tensor]]] = []
 GENERATOR = torch.Generator()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kernelrl import __version__
 from kernelrl.errors import KernelRLError, UserError
-from kernelrl.stages import STAGES
+from kernelrl.runs.stages import STAGES
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -32,17 +32,25 @@ class Tool:
 
 
 TOOLS = {
-    "launch": Tool("run a command on a cluster: `launch pipeline launcher=slurm nodes=2 …`", "kernelrl.launch"),
-    "check": Tool("judge one kernel, or a file of them, against a KernelBench-format reference", "kernelrl.check"),
-    "records": Tool("look at what a run wrote and how it was judged; export some of it for SFT", "kernelrl.browse"),
-    "reward": Tool("`reward replay RUN`: what other rewards would have paid for a run's records", "kernelrl.replay"),
-    "status": Tool("how a run is doing: stages, rates, time left, nodes, errors, logs", "kernelrl.status"),
-    "plan": Tool("how many executor workers hide the reward, from the stage times of a run", "kernelrl.plan"),
-    "executor": Tool("`executor serve NAME`: a shared executor on a Ray cluster, for several runs", "kernelrl.serve"),
-    "decontaminate": Tool(
-        "which training tasks are in a benchmark, however they are written", "kernelrl.decontaminate"
+    "launch": Tool("run a command on a cluster: `launch pipeline launcher=slurm nodes=2 …`", "kernelrl.runs.launch"),
+    "check": Tool(
+        "judge one kernel, or a file of them, against a KernelBench-format reference", "kernelrl.commands.check"
     ),
-    "doctor": Tool("show what this machine can do, and what would have to be installed", "kernelrl.doctor"),
+    "records": Tool(
+        "look at what a run wrote and how it was judged; export some of it for SFT", "kernelrl.commands.records"
+    ),
+    "reward": Tool(
+        "`reward replay RUN`: what other rewards would have paid for a run's records", "kernelrl.commands.reward"
+    ),
+    "status": Tool("how a run is doing: stages, rates, time left, nodes, errors, logs", "kernelrl.commands.status"),
+    "plan": Tool("how many executor workers hide the reward, from the stage times of a run", "kernelrl.commands.plan"),
+    "executor": Tool(
+        "`executor serve NAME`: a shared executor on a Ray cluster, for several runs", "kernelrl.commands.executor"
+    ),
+    "decontaminate": Tool(
+        "which training tasks are in a benchmark, however they are written", "kernelrl.commands.decontaminate"
+    ),
+    "doctor": Tool("show what this machine can do, and what would have to be installed", "kernelrl.commands.doctor"),
 }
 SHARED_OVERRIDES = """\
   recipe=NAME          a set of choices that belong together: demo (20 minutes on two cores), toy (3 minutes)
@@ -100,8 +108,9 @@ def _run_stage(command: str, rest: list[str]) -> None:
     from hydra.types import RunMode
     from omegaconf import OmegaConf
 
-    from kernelrl import configs, interruption
+    from kernelrl import configs
     from kernelrl.console import set_up_logging
+    from kernelrl.training import interruption
 
     if command == "eval":
         rest = [f"import.folder={word}" if Path(word).is_dir() else word for word in rest]
@@ -112,9 +121,9 @@ def _run_stage(command: str, rest: list[str]) -> None:
     varied = configs.swept(overrides)
     comparing = command == "ablate" and not {"--cfg", "-c"} & set(rest)
     if comparing:
-        from kernelrl import ablate
+        from kernelrl.runs import ablation
 
-        ablate.prepare(overrides)
+        ablation.prepare(overrides)
         rest = ["--multirun", *rest]
     sys.argv = [f"kernelrl {command}", *(word for word in rest if word not in overrides), *overrides]
 
@@ -139,18 +148,18 @@ def _run_stage(command: str, rest: list[str]) -> None:
     except configs.ConfigError as error:
         raise configs.explain(error, command) from None
     if comparing:
-        print(ablate.finish(configs.compose_config(command, ablate.fixed(overrides)).output_dir))
+        print(ablation.finish(configs.compose_config(command, ablation.fixed(overrides)).output_dir))
 
 
 def _run_job(command: str, cfg: DictConfig) -> Path | str:
-    from kernelrl.preflight import require_all
+    from kernelrl.runs.preflight import require_all
 
     require_all(cfg, STAGES[command].runs or (command,))
     if cfg.launcher.name == "slurm":
-        from kernelrl.launch import slurm
+        from kernelrl.runs.launch import slurm
 
         return slurm.launch(cfg, command)
-    from kernelrl.launch import run_stage
+    from kernelrl.runs.launch import run_stage
 
     return run_stage(command, cfg)
 

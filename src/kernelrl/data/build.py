@@ -35,9 +35,9 @@ from kernelrl.data.tables import (
 )
 from kernelrl.data.tokens import Count
 from kernelrl.errors import UserError
-from kernelrl.prompts import build_prompt
+from kernelrl.policies.prompts import build_prompt
 from kernelrl.records import write_json
-from kernelrl.run import read_figures, read_settings
+from kernelrl.stage_folder import read_figures, read_settings
 from kernelrl.task import Task
 from kernelrl.verdict import Speedup
 

@@ -29,10 +29,10 @@ from kernelrl.data.tokens import make_counter
 from kernelrl.data.verification import Proposed, Verifier
 from kernelrl.errors import UserError
 from kernelrl.executor.api import deciding_settings, make_executor
-from kernelrl.executor.health import Heartbeat
-from kernelrl.prompts import build_prompt
+from kernelrl.executor.engines.health import Heartbeat
+from kernelrl.policies.prompts import build_prompt
 from kernelrl.records import Ledger, digest, write_atomically
-from kernelrl.run import is_done, open_stage, read_figures
+from kernelrl.stage_folder import is_done, open_stage, read_figures
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 

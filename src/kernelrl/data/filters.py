@@ -1,29 +1,26 @@
 """Which tasks are worth training on: each candidate task is run a few times in a worker process.
 
 CUDA-Agent's filters (it runs, also compiled; it is deterministic; its output is not constant; its time lies within
-bounds) and some more; `DropReason` names them all. The workers trust the tasks: they isolate crashes from curation, not
-hostile code.
+bounds) and some more; `DropReason` names them all.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch.utils._pytree import tree_leaves
 
 from kernelrl.console import track
 from kernelrl.data.decontamination.program import normalise
+from kernelrl.data.workers import Limits, Lost, run_apart
 from kernelrl.records import write_atomically
 from kernelrl.task import Task
 
@@ -42,6 +39,10 @@ DropReason = Literal[
     "compiled_differs",
 ]
 NUM_TIMED_RUNS = 5
+FAR_BEYOND = 10
+"""A call that takes this many times the bound decides alone: no later one would be so much faster."""
+GRACE_S = 30.0
+"""Seconds beyond a task's timeout after which its worker is killed: a native loop hears no alarm."""
 
 
 class FilterSettings(BaseModel):
@@ -62,6 +63,8 @@ class FilterSettings(BaseModel):
     """Smallest share of the outputs' elements that other inputs must change."""
     timeout_s: PositiveFloat = 20.0
     """Time for all calls of one task (in seconds)."""
+    memory_mb: PositiveInt = 8192
+    """Private memory of the process that runs a task (in MiB)."""
     compile: bool = False
     """Run the task under `torch.compile` too and compare; 10 s and more a task on a CPU."""
 
@@ -91,7 +94,10 @@ def _duplicates(tasks: Sequence[Task]) -> set[str]:
     seen: set[str] = set()
     found = set()
     for task in tasks:
-        program = normalise(task.source).sizes
+        try:
+            program = normalise(task.source).sizes
+        except Exception:  # whatever an odd program breaks, it is compared as text
+            program = task.source
         if program in seen:
             found.add(task.id)
         seen.add(program)
@@ -99,32 +105,17 @@ def _duplicates(tasks: Sequence[Task]) -> set[str]:
 
 
 def _probe(tasks: Sequence[Task], settings: FilterSettings) -> Iterator[tuple[Task, DropReason | None]]:
-    """Tasks and why to drop them, as they come. Those that a dying worker leaves behind get a pool each."""
-    done = set()
-    try:
-        for task, reason in _probe_together(tasks, settings, os.cpu_count()):
-            done.add(task.id)
-            yield task, reason
-    except BrokenProcessPool:
-        for task in tasks:
-            if task.id in done:
-                continue
-            try:
-                yield from _probe_together([task], settings, 1)
-            except BrokenProcessPool:
-                yield task, None if "crashes" in settings.ignore else "crashes"
+    """Tasks and why to drop them, as they come."""
+    limits = Limits(settings.timeout_s + GRACE_S, settings.memory_mb)
+    lost: dict[str, DropReason] = {"out of time": "too_slow", "its worker process died": "crashes"}
+    for results in run_apart(partial(_probe_task, settings=settings), tasks, limits):
+        for task, result in results:
+            reason = lost[result.reason] if isinstance(result, Lost) else result
+            yield task, None if reason in settings.ignore else reason
 
 
-def _probe_together(
-    tasks: Sequence[Task], settings: FilterSettings, workers: int | None
-) -> Iterator[tuple[Task, DropReason | None]]:
-    if not tasks:
-        return
-    context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        futures = {pool.submit(probe, task.source, settings): task for task in tasks}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+def _probe_task(task: Task, settings: FilterSettings) -> DropReason | None:
+    return probe(task.source, settings)
 
 
 def probe(source: str, settings: FilterSettings) -> DropReason | None:
@@ -155,15 +146,19 @@ def _give_up(number: int, frame: object) -> None:
 def _reasons(source: str, settings: FilterSettings) -> Iterator[DropReason]:
     program: dict[str, Any] = {}
     exec(compile(source, "task", "exec"), program)
-    inputs, others = _draw(program, seed=0), _draw(program, seed=1)
+    inputs = _draw(program, seed=0)
     torch.manual_seed(0)
     model = program["Model"](*program["get_init_inputs"]())
     with torch.no_grad():
-        outputs = _call(model, inputs)
-        if _megabytes([inputs, list(model.parameters()), list(model.buffers()), outputs]) > settings.max_mb:
+        if _megabytes([inputs, *model.parameters(), *model.buffers()]) > settings.max_mb:
             yield "too_much_memory"
-        if (milliseconds := min(_time(model, inputs) for _ in range(NUM_TIMED_RUNS))) > settings.max_ms:
+        milliseconds = _fastest(model, inputs, settings.max_ms)
+        if milliseconds > settings.max_ms:
             yield "too_slow"
+        outputs = _call(model, inputs)
+        if _megabytes([inputs, *model.parameters(), *model.buffers(), outputs]) > settings.max_mb:
+            yield "too_much_memory"
+        others = _draw(program, seed=1)
         again, different = _call(model, inputs), _call(model, others)
         if not all(output.isfinite().all() for output in (*outputs, *different)):
             yield "not_finite"
@@ -206,10 +201,16 @@ def _megabytes(tensors: list[Any]) -> float:
     return sum(leaf.nbytes for leaf in tree_leaves(tensors) if isinstance(leaf, torch.Tensor)) / 1e6
 
 
-def _time(model: torch.nn.Module, inputs: list[Any]) -> float:
-    started = time.perf_counter()
-    model(*inputs)
-    return (time.perf_counter() - started) * 1e3
+def _fastest(model: torch.nn.Module, inputs: list[Any], enough_ms: float) -> float:
+    """Time of the fastest of a few calls (in milliseconds): of fewer where one of them is far beyond `enough_ms`."""
+    fastest = float("inf")
+    for _ in range(NUM_TIMED_RUNS):
+        started = time.perf_counter()
+        model(*inputs)
+        fastest = min(fastest, (time.perf_counter() - started) * 1e3)
+        if fastest > FAR_BEYOND * enough_ms:
+            break
+    return fastest
 
 
 def _share_apart(a: torch.Tensor, b: torch.Tensor, settings: FilterSettings) -> float:

@@ -6,6 +6,10 @@ import ast
 import io
 import tokenize
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import TypeVar
+
+Node = TypeVar("Node", bound=ast.AST)
 
 
 def rename(source: str, names: Mapping[str, str]) -> str:
@@ -29,12 +33,32 @@ def replace_statement(source: str, old: ast.stmt, new: str) -> str:
     return "".join([*lines[: old.lineno - 1], new.rstrip() + "\n", *lines[old.end_lineno :]])
 
 
+def replace_expressions(source: str, texts: Mapping[ast.expr, str]) -> str:
+    """The source with expressions, of which none lies in another, replaced by other text."""
+    lines = source.encode().splitlines(keepends=True)  # columns of a syntax tree count bytes
+    starts = [0, *accumulate(map(len, lines))]
+    whole = b"".join(lines)
+    for node in sorted(texts, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        begin, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+        whole = whole[:begin] + texts[node].encode() + whole[end:]
+    return whole.decode()
+
+
 def find_class(tree: ast.Module, name: str) -> ast.ClassDef | None:
     return next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
 
 
 def find_function(body: Sequence[ast.stmt], name: str) -> ast.FunctionDef | None:
     return next((node for node in body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+
+
+def without_class_in_super(node: Node) -> Node:
+    """The same node, changed in place: `super(Model, self)` becomes `super()`, which also holds in another class."""
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "super":
+            call.args = []
+    return node
 
 
 def to_positional(

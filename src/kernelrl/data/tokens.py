@@ -26,7 +26,7 @@ def make_counter(tokenizer: str, model: DictConfig) -> Count:
     """
     if tokenizer == "words":
         return count_words
-    from kernelrl.models import load_tokenizer
+    from kernelrl.policies.models import load_tokenizer
 
     if tokenizer == "model" and model.kind == "tiny":
         raise UserError(

@@ -7,9 +7,10 @@ import resource
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Literal
+
+from kernelrl.data.workers import forkserver_context
 
 Failure = Literal["does_not_load", "no_inputs_fit", "crashed", "too_slow"]
 
@@ -33,8 +34,7 @@ def first_that_fits(source: str, candidates: Sequence[Sequence[str]], limits: Li
     Returns:
         The index of the first candidate for which the outputs are finite tensors; or why there is none.
     """
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["torch"])  # a class costs a fork, not an import
+    context = forkserver_context()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_try_all, args=(source, candidates, limits.memory_mb, sender), daemon=True)
     process.start()

@@ -14,7 +14,7 @@ from kernelrl.candidate import Candidate
 from kernelrl.console import track
 from kernelrl.data.teachers import Proposal, Teacher
 from kernelrl.executor.api import Executor, Request
-from kernelrl.prompts import build_prompt, to_text
+from kernelrl.policies.prompts import build_prompt, to_text
 from kernelrl.records import Ledger, Record
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict

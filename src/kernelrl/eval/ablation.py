@@ -28,7 +28,7 @@ from kernelrl.eval import metrics, plots
 from kernelrl.eval import table as figures_table
 from kernelrl.eval.stage import RECORDS, RESULTS
 from kernelrl.records import Ledger, write_atomically, write_json
-from kernelrl.run import LOG, read_log
+from kernelrl.stage_folder import LOG, read_log
 from kernelrl.stats import holm, percentiles, resampled_ratios, two_sided_p
 from kernelrl.task import Task
 

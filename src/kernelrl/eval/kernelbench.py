@@ -19,13 +19,13 @@ from omegaconf import DictConfig
 from rich.table import Table
 
 from kernelrl.candidate import Candidate
-from kernelrl.check import detect_dialect
+from kernelrl.commands.check import detect_dialect
 from kernelrl.configs import to_dict
 from kernelrl.console import make_console, track
 from kernelrl.errors import UserError
 from kernelrl.executor.api import Request, deciding_settings, make_executor
 from kernelrl.records import Ledger, Record, write_json
-from kernelrl.run import open_stage
+from kernelrl.stage_folder import open_stage
 from kernelrl.stats import fast_p, geometric_mean
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict

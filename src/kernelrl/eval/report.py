@@ -29,8 +29,8 @@ from kernelrl.eval import plots, table
 from kernelrl.eval.metrics import RATES
 from kernelrl.eval.stage import RECORDS, RESULTS
 from kernelrl.records import Ledger, Record, write_atomically
-from kernelrl.run import LOG, read_log
-from kernelrl.watch import alarms
+from kernelrl.stage_folder import LOG, read_log
+from kernelrl.training.hacking import alarms
 
 NUM_BEST = 3
 NUM_ILLEGAL = 2

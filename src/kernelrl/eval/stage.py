@@ -29,13 +29,13 @@ from kernelrl.eval import kernelbench, metrics
 from kernelrl.eval.provenance import git_version, package_versions
 from kernelrl.eval.table import make_table
 from kernelrl.executor.api import Executor, Request, deciding_settings, make_executor
-from kernelrl.executor.health import Heartbeat
-from kernelrl.prompts import Message, to_text
+from kernelrl.executor.engines.health import Heartbeat
+from kernelrl.policies.prompts import Message, to_text
 from kernelrl.records import Ledger, Record, digest, write_json
 from kernelrl.rewards import Reward, make_reward
-from kernelrl.run import is_done, open_stage, read_figures
+from kernelrl.stage_folder import is_done, open_stage, read_figures
 from kernelrl.task import Task
-from kernelrl.tracking import report_to
+from kernelrl.training.tracking import report_to
 
 METRICS = "metrics.json"
 RESULTS = "results.json"
@@ -153,7 +153,7 @@ def check_settings(node: DictConfig) -> EvalSettings:
     Raises:
         UserError: names the value that cannot be used, or the policy that is not there.
     """
-    from kernelrl.models import check_policy  # torch and transformers: seconds that a report need not wait for
+    from kernelrl.policies.models import check_policy  # torch and transformers: seconds that a report need not wait for
 
     settings = read_settings(node)
     for name, policy in settings.policies.items():
@@ -200,7 +200,7 @@ def _what_decides(cfg: DictConfig, settings: EvalSettings, tasks_digest: str) ->
 
 
 def _fingerprint(policy: Path) -> dict[str, Any]:
-    from kernelrl.training import digests
+    from kernelrl.training.checkpoints import digests
 
     return {"policy": digests(policy)}
 
@@ -226,7 +226,7 @@ def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> d
     Samples are drawn in batches that are the same in every run, each with its own seed: a resumed run draws what the
     interrupted one would have drawn.
     """
-    from kernelrl.sampling import Sampler
+    from kernelrl.policies.sampling import Sampler
 
     started = time.monotonic()
     settings = work.settings

@@ -12,7 +12,7 @@ from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
 Distribution = Literal["normal", "uniform", "constant", "ties", "zeros", "negative", "large", "tiny", "denormal"]
-"""Value distributions beside the task's own (`executor/distributions.py`)."""
+"""Value distributions beside the task's own (`executor/judging/distributions.py`)."""
 
 
 Layer = Literal["namespaces", "noexec", "landlock", "seccomp", "pages"]
@@ -197,10 +197,10 @@ def make_executor(settings: ExecutorSettings | Mapping[str, Any] | None = None) 
     if not isinstance(settings, ExecutorSettings):
         settings = ExecutorSettings.model_validate(settings or {})
     if settings.engine == "ray":
-        from kernelrl.executor.ray_engine import RayExecutor
+        from kernelrl.executor.engines.ray_engine import RayExecutor
 
         return RayExecutor(settings)
-    from kernelrl.executor.local import LocalExecutor
+    from kernelrl.executor.engines.local import LocalExecutor
 
     return LocalExecutor(settings)
 

@@ -15,21 +15,21 @@ import datasets
 from omegaconf import DictConfig
 from trl import GRPOConfig, GRPOTrainer
 
-from kernelrl import models, ranks
 from kernelrl.configs import read_node, to_dict
 from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.executor.api import deciding_settings, make_executor
-from kernelrl.executor.health import Heartbeat
+from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
 from kernelrl.grpo.judge import Judge, SharedJudge
 from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.grpo.verifier import Verifier
 from kernelrl.grpo.watch import WatchCallback
+from kernelrl.policies import models
 from kernelrl.records import Ledger, digest
 from kernelrl.rewards import Reward, make_reward
-from kernelrl.run import LOG, is_main_rank, open_stage, read_log
-from kernelrl.tracking import report_to
-from kernelrl.training import (
+from kernelrl.stage_folder import LOG, is_main_rank, open_stage, read_log
+from kernelrl.training import ranks
+from kernelrl.training.checkpoints import (
     CHECKPOINTS,
     FINAL,
     StageCallback,
@@ -40,6 +40,7 @@ from kernelrl.training import (
     show_progress,
     train,
 )
+from kernelrl.training.tracking import report_to
 
 log = logging.getLogger(__name__)
 

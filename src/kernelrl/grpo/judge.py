@@ -12,16 +12,17 @@ from typing import Any
 
 from transformers import TrainerState
 
-from kernelrl import __version__, ranks
+from kernelrl import __version__
 from kernelrl.candidate import Completion
 from kernelrl.executor.api import Executor, Request
 from kernelrl.grpo.retest import Retest
 from kernelrl.grpo.verifier import Verifier
-from kernelrl.prompts import Message, to_text
+from kernelrl.policies.prompts import Message, to_text
 from kernelrl.records import Ledger, Record
 from kernelrl.rewards import Reward, Score
 from kernelrl.rewards.similarity import bleu_of
 from kernelrl.task import Task
+from kernelrl.training import ranks
 from kernelrl.verdict import Verdict
 
 TINY = 1.05

@@ -19,9 +19,9 @@ from omegaconf import DictConfig
 
 from kernelrl import dialects
 from kernelrl.candidate import Completion
-from kernelrl.endpoint import Answer, Endpoint
 from kernelrl.errors import UserError
-from kernelrl.prompts import Message
+from kernelrl.policies.endpoint import Answer, Endpoint
+from kernelrl.policies.prompts import Message
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 

@@ -8,8 +8,8 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from kernelrl.console import console
-from kernelrl.run import read_log
-from kernelrl.watch import alarms
+from kernelrl.stage_folder import read_log
+from kernelrl.training.hacking import alarms
 
 
 class WatchCallback(TrainerCallback):

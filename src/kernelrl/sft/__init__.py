@@ -12,12 +12,12 @@ import datasets
 from omegaconf import DictConfig
 from trl import SFTConfig, SFTTrainer
 
-from kernelrl import models, ranks
 from kernelrl.data.tables import SFT_HELDOUT, SFT_TRAIN, read_table
+from kernelrl.policies import models
 from kernelrl.records import digest
-from kernelrl.run import LOG, is_main_rank, open_stage, read_log
-from kernelrl.tracking import report_to
-from kernelrl.training import (
+from kernelrl.stage_folder import LOG, is_main_rank, open_stage, read_log
+from kernelrl.training import ranks
+from kernelrl.training.checkpoints import (
     CHECKPOINTS,
     FINAL,
     StageCallback,
@@ -26,6 +26,7 @@ from kernelrl.training import (
     show_progress,
     train,
 )
+from kernelrl.training.tracking import report_to
 
 
 def run(cfg: DictConfig) -> Path:

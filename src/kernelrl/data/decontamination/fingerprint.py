@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import os
-import resource
 import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
-from itertools import islice
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 import diskcache
 import torch
-from pebble import ProcessExpired, ProcessPool
 
 from kernelrl.console import track
 from kernelrl.data.decontamination.graph import canonical_hash
@@ -30,6 +25,7 @@ from kernelrl.data.decontamination.near import shingles, signature
 from kernelrl.data.decontamination.program import NormalisedProgram, normalise
 from kernelrl.data.decontamination.settings import Settings
 from kernelrl.data.decontamination.trace import OperatorGraph, trace
+from kernelrl.data.workers import Limits, Lost, run_apart
 
 VERSION = 1
 """Of what this folder computes: raise it when an operator graph or a hash changes."""
@@ -99,6 +95,7 @@ def fingerprint_all(sources: Sequence[str], settings: Settings, title: str) -> I
 
 def fingerprint(source: str, settings: Settings) -> Fingerprint:
     """The fingerprint of one program, which is executed: call this in a worker process only."""
+    signal.signal(signal.SIGPROF, _raise_out_of_time)
     _alarm(settings.timeout_s)
     try:
         return _describe(source, settings, trace(source))
@@ -130,7 +127,7 @@ def _describe(
         program = normalise(source)
         minhash = signature(shingles(source, settings.shingle), settings.permutations)
         exact = _exact(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except Exception:  # whatever an odd program breaks, it is compared as text
         exact, program, minhash = _digest(" ".join(source.split())), None, None
     if traced is None and untraced is None:
         untraced = "its output depends on no operator"
@@ -159,51 +156,14 @@ def _key(source: str, settings: Settings) -> str:
 
 def _compute(sources: Sequence[str], settings: Settings) -> Iterator[list[tuple[str, Fingerprint]]]:
     """Fingerprints in batches, from worker processes; a task that kills its worker takes no other task with it."""
-    if not sources:
-        return
-    workers = min(settings.workers or os.cpu_count() or 1, -(-len(sources) // CHUNK))
-    chunks = (list(sources[k : k + CHUNK]) for k in range(0, len(sources), CHUNK))
-    context = get_context("forkserver")  # a worker that died is replaced in milliseconds
-    context.set_forkserver_preload(["kernelrl.data.decontamination.warm"])
-    pending: dict[Future[list[Fingerprint]], list[str]] = {}
-    with ProcessPool(workers, context=context, initializer=_start_worker, initargs=(settings.memory_mb,)) as pool:
-        while True:
-            for chunk in islice(chunks, max(3 * workers - len(pending), 0)):
-                pending[_schedule(pool, chunk, settings)] = chunk
-            if not pending:
-                return
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                chunk = pending.pop(future)
-                try:
-                    yield list(zip(chunk, future.result(), strict=True))
-                except (ProcessExpired, TimeoutError) as error:
-                    if len(chunk) == 1:
-                        reason = "out of time" if isinstance(error, TimeoutError) else "its worker process died"
-                        yield [(chunk[0], _describe(chunk[0], settings, None, reason, is_final=False))]
-                    else:
-                        pending |= {_schedule(pool, [source], settings): [source] for source in chunk}
-
-
-def _schedule(pool: ProcessPool, chunk: list[str], settings: Settings) -> Future[list[Fingerprint]]:
-    timeout = settings.timeout_s + GRACE_S
-    future: Future[list[Fingerprint]] = pool.schedule(_fingerprint_chunk, (chunk, settings), timeout=timeout)
-    return future
-
-
-def _fingerprint_chunk(sources: list[str], settings: Settings) -> list[Fingerprint]:
-    return [fingerprint(source, settings) for source in sources]
-
-
-def _start_worker(memory_mb: int) -> None:
-    """One thread, a memory limit, an alarm, and nowhere for tasks to print to."""
-    torch.set_num_threads(1)
-    limit = memory_mb << 20
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    signal.signal(signal.SIGPROF, _raise_out_of_time)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    limits = Limits(settings.timeout_s + GRACE_S, settings.memory_mb, settings.workers)
+    for results in run_apart(partial(fingerprint, settings=settings), sources, limits, CHUNK):
+        yield [
+            (source, _describe(source, settings, None, result.reason, is_final=False))
+            if isinstance(result, Lost)
+            else (source, result)
+            for source, result in results
+        ]
 
 
 def _raise_out_of_time(signal_number: int, frame: FrameType | None) -> NoReturn:

@@ -68,7 +68,7 @@ class _Module:
                 self._definitions[node.name] = node
             elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names = [it.id for target in targets for it in ast.walk(target) if isinstance(it, ast.Name)]
+                names = [name for target in targets for name in _assigned(target)]
                 self._definitions |= dict.fromkeys(names, node)
         self._known: dict[str, str] = {}
 
@@ -95,9 +95,12 @@ class _Module:
         assert isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
         if node.value is None or (not self._sizes and _is_number(node.value)):
             return _hash("size")
-        targets = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        position = [it.id for it in ast.walk(targets) if isinstance(it, ast.Name)].index(name)
-        is_tuple = isinstance(targets, ast.Tuple | ast.List)
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        target = next(
+            it for it in targets if name in _assigned(it)
+        )  # of `height = width = 256`, the one that is asked for
+        position = _assigned(target).index(name)
+        is_tuple = isinstance(target, ast.Tuple | ast.List)
         if isinstance(node.value, ast.Tuple | ast.List) and is_tuple:
             part = node.value.elts[position] if position < len(node.value.elts) else node.value
             return _hash("size") if not self._sizes and _is_number(part) else _Function(self, {}).expression(part)
@@ -123,6 +126,11 @@ class _Module:
             return _hash("class", _Function(self, attributes).call(methods["forward"], is_method=True))
         bases = [_Function(self, {}).expression(base) for base in node.bases]
         return _hash("class", *bases, *(f"{name}={value}" for name, value in sorted(attributes.items())))
+
+
+def _assigned(target: ast.expr) -> list[str]:
+    """The names in the target of an assignment, in order."""
+    return [it.id for it in ast.walk(target) if isinstance(it, ast.Name)]
 
 
 def _is_number(node: ast.expr) -> bool:

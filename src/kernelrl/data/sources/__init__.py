@@ -19,6 +19,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from kernelrl.data.scaling import scale
 from kernelrl.data.structure import structure
 from kernelrl.errors import TaskError, UserError
 from kernelrl.task import Task
@@ -106,10 +107,16 @@ class Gathering:
 
     Args:
         cfg: the source's node `tasks`: `source`; and for `split`: `seed`, `heldout` (share of the programs if it is a
-            fraction, their number if it is whole), `num_train` and `num_heldout` (null: all).
+            fraction, their number if it is whole), `num_train` and `num_heldout` (null: all); `scale`, if it is there
+            and not null: how far to shrink the inputs.
+
+    Raises:
+        UserError: `scale` is not between 0 and 1.
     """
 
     def __init__(self, cfg: DictConfig):
+        if (factor := cfg.get("scale")) is not None and not 0 < factor <= 1:
+            raise UserError(f"tasks.scale={factor}: give a share of the original size between 0 and 1, e.g. 0.01")
         self._cfg = cfg
         self._tasks: list[tuple[Task, str | None]] = []
         self._skipped: dict[str, list[str]] = {}
@@ -126,7 +133,8 @@ class Gathering:
         except TaskError as error:
             self.skip("does_not_parse" if "syntax error" in str(error) else "wrong_format", str(error))
         else:
-            self._tasks.append((task, program))
+            factor = self._cfg.get("scale")
+            self._tasks.append((task if factor is None else scale(task, factor), program))
 
     def add_file(self, path: Path, **fields: object) -> None:
         """Add a file in KernelBench's format; `fields` are those of `Task`."""

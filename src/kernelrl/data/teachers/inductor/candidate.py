@@ -6,6 +6,7 @@ import ast
 import textwrap
 
 from kernelrl.candidate import ENTRY_POINT
+from kernelrl.data.rewriting import without_class_in_super
 from kernelrl.task import Task
 
 
@@ -29,7 +30,7 @@ def _construction(source: str) -> tuple[str, str]:
     tree = ast.parse(source)
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     model = classes.pop("Model")
-    kept = _constructing(model)
+    kept = without_class_in_super(_constructing(model))
     if not kept.body:
         return "", ""
     needed: list[ast.stmt] = []

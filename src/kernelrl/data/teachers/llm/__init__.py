@@ -25,9 +25,9 @@ from omegaconf import DictConfig
 from kernelrl.candidate import Completion
 from kernelrl.configs import to_dict
 from kernelrl.data.teachers import Proposal, Teacher, Usage
-from kernelrl.endpoint import Answer, Endpoint
 from kernelrl.errors import UserError
-from kernelrl.prompts import Message, build_prompt
+from kernelrl.policies.endpoint import Answer, Endpoint
+from kernelrl.policies.prompts import Message, build_prompt
 from kernelrl.task import Task
 
 REPORT_EVERY_S = 30.0

@@ -9,10 +9,10 @@ from typing import cast
 from omegaconf import DictConfig
 from transformers import AutoTokenizer
 
-from kernelrl.endpoint import Answer
-from kernelrl.models import check_policy
-from kernelrl.prompts import Message
-from kernelrl.sampling import Sampler
+from kernelrl.policies.endpoint import Answer
+from kernelrl.policies.models import check_policy
+from kernelrl.policies.prompts import Message
+from kernelrl.policies.sampling import Sampler
 
 
 class LocalModel:

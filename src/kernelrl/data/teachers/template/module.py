@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from kernelrl.data.rewriting import without_class_in_super
 from kernelrl.data.teachers.template.expr import Expr, walk
 from kernelrl.data.teachers.template.loops import Buffer, Program
 from kernelrl.task import Task
@@ -33,10 +34,7 @@ def definitions(task: Task) -> tuple[str, str]:
         elif not (isinstance(node, ast.Assign) and {ast.unparse(target) for target in node.targets} & needed):
             continue
         kept.insert(0, ast.unparse(node))
-    for call in ast.walk(init):  # super(Model, self) names a class that is not there
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "super":
-            call.args = []
-    method = "\n".join(f"    {line}" for line in ast.unparse(init).splitlines())
+    method = "\n".join(f"    {line}" for line in ast.unparse(without_class_in_super(init)).splitlines())
     return "".join(f"\n{text}\n" for text in kept), f"{method}\n\n"
 
 

@@ -1,0 +1,1 @@
+"""The commands that are no stages, one file each, named as the command is."""

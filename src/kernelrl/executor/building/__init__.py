@@ -1,0 +1,1 @@
+"""Building: native code is compiled, cached, and sent to other machines."""

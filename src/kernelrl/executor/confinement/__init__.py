@@ -1,0 +1,1 @@
+"""Confinement: what a process that runs untrusted text may still do."""

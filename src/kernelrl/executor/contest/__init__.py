@@ -1,0 +1,1 @@
+"""The contest: all that runs inside of an untrusted process."""

@@ -1,0 +1,148 @@
+"""The forkserver: a warm, single-threaded process that forks contestants and compilers.
+
+Everything that a contestant needs is imported here once, so that a fork starts with it (10 ms instead of seconds). It
+must stay single-threaded and must never run a parallel region: threads do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import select
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from kernelrl.executor.confinement.sandbox import Limits, confine, leave_network, system_paths, tie_to_parent
+
+if __name__ == "__main__":
+    leave_network()  # which only a process of one thread can: importing torch starts another
+
+from kernelrl.executor import wire  # noqa: E402
+from kernelrl.executor.contest import contestant  # noqa: E402
+from kernelrl.executor.note import Note  # noqa: E402
+
+COLLAPSE_AT = 16
+"""The fork before which this process's memory is put into huge pages.
+
+A fork copies the table of every page and an exit drops it; with one entry for 512 of them both take half the time. But
+it takes a third of a second, too long for an executor that judges a candidate or two.
+"""
+RUNTIME_OF_MODULES = ("libgomp.so.1", "libmvec.so.1", "libatomic.so.1")
+"""Libraries that compiled modules need; a candidate's process cannot load any that is not loaded already."""
+_HUGE_PAGE = 2 << 20
+_MADV_COLLAPSE = 25
+_LIBC = ctypes.CDLL(None)
+
+
+def main(control: socket.socket) -> None:
+    """Serve fork requests until the service hangs up.
+
+    A request is `{"spawn": token, "kind": "contestant" | "compiler", …}` with its descriptors; the replies
+    are `{"spawned": token, "pid": pid}` and, later, `{"exited": pid, "status": wait status}`.
+    """
+    tie_to_parent()
+    _warm_up()
+    gc.collect()
+    gc.freeze()
+    wire.send(control, {"ready": True})
+    children: dict[Any, int] = {}  # pid by pidfd: SIGCHLD would wake this process whenever a child is stopped, too
+    while True:
+        readable, _, _ = select.select([control, *children], [], [])
+        for pidfd in children.keys() & set(readable):
+            pid = children.pop(pidfd)
+            os.close(pidfd)
+            wire.send(control, {"exited": pid, "status": os.waitpid(pid, 0)[1]})
+        if control in readable:
+            try:
+                request, fds = wire.receive(control, max_fds=3)
+            except wire.WireError:
+                os._exit(0)
+            token = request.pop("spawn")
+            if token == COLLAPSE_AT:
+                _collapse_memory()
+            pid = os.fork()
+            if pid == 0:
+                _become(request, fds)
+            children[os.pidfd_open(pid)] = pid
+            for fd in fds:
+                os.close(fd)
+            wire.send(control, {"spawned": token, "pid": pid})
+
+
+def _warm_up() -> None:
+    import torch.utils.cpp_extension
+    import triton.language
+    import tvm_ffi.cpp  # noqa: F401
+
+    triton.runtime.jit.mangle_type(0)  # its first use imports much
+    if "TRITON_INTERPRET" in os.environ:
+        from kernelrl.executor.contest import programs
+
+        programs.install()
+    system_paths()  # found once for all that are forked
+    with contestant.OperatorRecord(Note()):  # so does this one's
+        torch.empty(1).view(1)
+    for library in RUNTIME_OF_MODULES:
+        with contextlib.suppress(OSError):  # it is not on every machine
+            ctypes.CDLL(library)
+
+
+def _collapse_memory() -> None:
+    """Put this process's own memory into huge pages. Kernels before 6.1 leave it as it is."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        ends, access, _, _, _, *name = line.split()
+        if access == "rw-p" and name in ([], ["[heap]"]):
+            low, high = (int(end, 16) for end in ends.split("-"))
+            low, high = -(-low // _HUGE_PAGE) * _HUGE_PAGE, high // _HUGE_PAGE * _HUGE_PAGE
+            if low < high:
+                _LIBC.madvise(ctypes.c_void_p(low), ctypes.c_size_t(high - low), _MADV_COLLAPSE)
+
+
+def _become(request: dict[str, Any], fds: list[int]) -> None:
+    """Turn this fresh child into what was asked for."""
+    try:
+        os.setsid()
+        gc.enable()
+        match request.pop("kind"):
+            case "contestant":
+                contestant.main(socket.socket(fileno=fds[0]), fds[1], fds[2], request)
+            case "compiler":
+                _compile(fds[0], **request)
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(1)
+
+
+def _compile(
+    log: int, command: list[str], folder: str, readable: list[str], memory_bytes: int, file_bytes: int
+) -> None:
+    """Run a compiler on untrusted text: it may read headers and write to its own folder, and nothing else."""
+    tie_to_parent()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.closerange(3, 4096)
+    os.chdir(folder)
+    confine(
+        Path(folder),
+        Limits(memory_bytes, file_bytes),
+        tuple(readable),
+        may_exec=True,
+        own_processes=True,
+        filtered=False,
+    )
+    compiler = os.fork()
+    if compiler:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(compiler, 0)[1]) & 0xFF)
+    tie_to_parent()
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": folder, "HOME": folder, "LC_ALL": "C"}
+    os.execvpe(command[0], command, environment)
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))

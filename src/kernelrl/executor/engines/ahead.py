@@ -1,0 +1,92 @@
+"""Builds ahead: the native code of a candidate is compiled where it will not be judged.
+
+The candidate is imported like one that is judged, and its builds are served, so that texts put together by Python are
+built too. What a later import would ask for, or `ModelNew` with its arguments, is left to the machine that judges.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from kernelrl import dialects
+from kernelrl.candidate import ENTRY_POINT
+from kernelrl.executor.api import ExecutorSettings, Request
+from kernelrl.executor.building.builder import BadUnit, Builder
+from kernelrl.executor.judging.findings import Findings
+from kernelrl.executor.judging.referee import MAX_BUILDS
+from kernelrl.executor.processes.cores import Cores
+from kernelrl.executor.processes.process import Needs, Process, ProcessFailure
+from kernelrl.verdict import Verdict
+
+NATIVE = ("cpp", "cuda")
+"""Dialects whose kernels are built before they run."""
+
+
+def build_ahead(
+    request: Request,
+    settings: ExecutorSettings,
+    start: Callable[[Needs], Process],
+    builder: Builder,
+    cores: Cores,
+    gpu_arch: str | None,
+) -> Verdict:
+    """Make the builds of a candidate, into the build cache.
+
+    Args:
+        request: the candidate; its task is not looked at.
+        settings: limits.
+        start: starts a contestant process.
+        builder: builds what the candidate asks for.
+        cores: say when the process may run.
+        gpu_arch: for which CUDA sources are built; None: they are not.
+
+    Returns:
+        A verdict `not_run`, whose `build` says what was built. Whatever is wrong with the candidate is found out
+        where it is judged.
+
+    Raises:
+        InfrastructureError: the machine failed.
+    """
+    started = time.monotonic()
+    found = Findings()
+    if request.candidate is not None and not _is_illegal(request.candidate.source, request.dialect, settings):
+        process = start("nothing")
+        try:
+            with cores.preparing():
+                _serve_builds(process, request.candidate.source, settings, builder, cores, gpu_arch, found)
+        except (ProcessFailure, BadUnit):
+            pass
+        finally:
+            process.close()
+    return found.verdict(request, settings, "not_run", "Built ahead, not run.", time.monotonic() - started)
+
+
+def _is_illegal(source: str, dialect: str, settings: ExecutorSettings) -> bool:
+    try:
+        return bool(settings.static_rules and dialects.get(dialect).find_violations(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+
+
+def _serve_builds(
+    process: Process,
+    source: str,
+    settings: ExecutorSettings,
+    builder: Builder,
+    cores: Cores,
+    gpu_arch: str | None,
+    found: Findings,
+) -> None:
+    question = {"do": "load", "source": source, "entry": ENTRY_POINT, "init": [], "init_tensors": [], "seed": 0}
+    nonce = process.post(question)
+    while "build" in (message := cores.next_message(process, nonce, settings.load_timeout_s)):
+        unit = message["build"] if isinstance(message["build"], dict) else {}
+        if len(found.builds) >= MAX_BUILDS or (unit.get("cuda") and gpu_arch is None):
+            return
+        built = builder.build(unit, gpu_arch)
+        found.builds.append(built)
+        if built.path is None or built.foul:
+            return
+        path = process.offer_module(built.path, unit["name"])
+        process.reply({"ok": True, "log": "", "path": str(path)})

@@ -1,0 +1,246 @@
+"""The local engine: a handle on the executor's service, started at the first request and restarted when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import platform
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelrl.errors import InfrastructureError, UserError
+from kernelrl.executor import wire
+from kernelrl.executor.api import (
+    MAX_STARTS,
+    Executor,
+    ExecutorSettings,
+    NodeHealth,
+    Request,
+    answers,
+    group_equal,
+    not_known,
+)
+from kernelrl.verdict import Verdict
+
+MALLOC = {"MALLOC_ARENA_MAX": "1"}
+"""One heap for all threads of the service, which make tensors of every size: many heaps would keep what is freed."""
+
+
+@dataclass
+class _Job:
+    request: Request
+    results: queue.SimpleQueue[Any]
+    indices: list[int]
+    """Positions in the caller's list that this one judgement answers."""
+    starts: int = 0
+    ahead: dict[str, str | None] | None = None
+    """What to build for, where that is all; None: judge."""
+
+
+class LocalExecutor(Executor):
+    """Judges candidates on this machine.
+
+    Args:
+        settings: see `ExecutorSettings`.
+        secret: from which the seeds of hidden inputs are derived; None: this machine's.
+
+    Raises:
+        UserError: the device asked for is not there.
+    """
+
+    def __init__(self, settings: ExecutorSettings, secret: str | None = None):
+        if settings.device == "cuda" and not torch.cuda.is_available():
+            raise UserError("executor.device=cuda: torch sees no CUDA device here; use executor.device=cpu")
+        self.settings = settings
+        self._secret = secret
+        self._lock = threading.Lock()
+        self._jobs: dict[int, _Job] = {}
+        self._numbers = itertools.count()
+        self._connection: socket.socket | None = None
+        self._service: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._judged = self._retried = 0
+        self._last_error = ""
+
+    def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
+        """(index, verdict) as they come, each index once. Who stops reading cancels what is not being judged yet.
+
+        Raises:
+            InfrastructureError: the service cannot be started at all.
+        """
+        results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        groups = group_equal(requests)
+        numbers = [self._submit(_Job(requests[indices[0]], results, indices)) for indices in groups]
+        try:
+            for _ in groups:
+                indices, verdict = results.get()
+                if isinstance(verdict, Exception):
+                    raise verdict
+                yield from answers(requests, indices, verdict)
+        finally:
+            self._cancel(numbers)
+
+    def build_ahead(self, request: Request, gpu_arch: str | None) -> Verdict:
+        """Make the candidate's native builds and do not judge it: whoever does finds them in the build cache.
+
+        Args:
+            request: the candidate.
+            gpu_arch: for which CUDA sources are built, e.g. `sm_90`; None: they are not.
+
+        Raises:
+            InfrastructureError: the service cannot be started at all.
+        """
+        results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._submit(_Job(request, results, [0], ahead={"gpu_arch": gpu_arch}))
+        _, verdict = results.get()
+        if isinstance(verdict, Exception):
+            raise verdict
+        built: Verdict = verdict
+        return built
+
+    def health(self) -> list[NodeHealth]:
+        """This machine. As many requests as there are workers count as running."""
+        with self._lock:
+            waiting = len(self._jobs)
+            running = min(waiting, self.settings.workers or len(os.sched_getaffinity(0)))
+            return [
+                NodeHealth(
+                    node=platform.node(),
+                    alive=not self._closed and (self._service is None or self._service.poll() is None),
+                    queued=waiting - running,
+                    running=running,
+                    judged=self._judged,
+                    retried=self._retried,
+                    last_error=self._last_error,
+                )
+            ]
+
+    def close(self) -> None:
+        """End the service and everything that it started."""
+        with self._lock:
+            self._closed = True
+            service, self._service = self._service, None
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        if service is not None:
+            try:
+                service.wait(10)
+            except subprocess.TimeoutExpired:
+                service.kill()
+                service.wait()
+
+    def _submit(self, job: _Job) -> int:
+        with self._lock:
+            if self._closed:
+                raise InfrastructureError("the executor is closed")
+            if self._connection is None:
+                self._start()
+            number = next(self._numbers)
+            self._jobs[number] = job
+            self._send(number, job)
+            return number
+
+    def _cancel(self, numbers: Sequence[int]) -> None:
+        with self._lock:
+            waiting = [number for number in numbers if self._jobs.pop(number, None) is not None]
+            if waiting and self._connection is not None:
+                with contextlib.suppress(OSError):
+                    wire.send(self._connection, {"cancel": waiting})
+
+    def _send(self, number: int, job: _Job) -> None:
+        assert self._connection is not None
+        job.starts += 1
+        self._retried += job.starts > 1
+        with contextlib.suppress(OSError):  # the listener sees the service's end and hands the job on
+            request = job.request.model_dump(mode="json")
+            wire.send(self._connection, {"number": number, "request": request, "ahead": job.ahead})
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "kernelrl.executor.engines.service", str(theirs.fileno())]
+            environment = os.environ | MALLOC
+            self._service = subprocess.Popen(
+                command, pass_fds=(theirs.fileno(),), stdin=subprocess.PIPE, env=environment, start_new_session=True
+            )
+        told = {"settings": self.settings.model_dump(mode="json"), "secret": self._secret}
+        assert self._service.stdin is not None
+        try:
+            with self._service.stdin as pipe:
+                pipe.write(json.dumps(told).encode())
+            reply, _ = wire.receive(ours)
+        except (wire.WireError, OSError):
+            self._service.kill()
+            raise InfrastructureError(
+                f"the executor's service did not start (exit status {self._service.wait()}); see `kernelrl doctor`"
+            ) from None
+        if "failed" in reply:
+            raise InfrastructureError(reply["failed"])
+        self._connection = ours
+        threading.Thread(target=self._listen, args=(ours,), daemon=True, name="executor-results").start()
+
+    def _listen(self, connection: socket.socket) -> None:
+        while True:
+            try:
+                message, _ = wire.receive(connection)
+            except (wire.WireError, OSError):
+                break
+            number, verdict = message["number"], Verdict.model_validate(message["verdict"])
+            with self._lock:
+                job = self._jobs.get(number)
+                if job is None:
+                    continue  # cancelled
+                if verdict.status == "infrastructure":
+                    self._last_error = verdict.feedback
+                if verdict.fault == "executor" and job.starts < MAX_STARTS:
+                    self._send(number, job)
+                    continue
+                del self._jobs[number]
+                self._judged += 1
+            job.results.put((job.indices, verdict))
+        self._recover(connection)
+
+    def _recover(self, connection: socket.socket) -> None:
+        """The service is gone: start another for the jobs that it took along, or say that they are lost."""
+        connection.close()
+        with self._lock:
+            if self._closed or self._connection is not connection:
+                return
+            self._connection = None
+            if self._service is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._service.pid, signal.SIGKILL)
+                self._service.wait()
+            jobs = list(self._jobs.items())
+            if not jobs:
+                return
+            try:
+                self._start()
+            except InfrastructureError as error:
+                for _, job in jobs:
+                    self._lose(job, error)
+                self._jobs.clear()
+                return
+            for number, job in jobs:
+                if job.starts < MAX_STARTS:
+                    self._send(number, job)
+                else:
+                    del self._jobs[number]
+                    self._lose(job, None)
+
+    def _lose(self, job: _Job, error: Exception | None) -> None:
+        died = f"the executor's service died {job.starts} times under this request"
+        job.results.put((job.indices, error or not_known(job.request, self.settings.device, "executor", died)))

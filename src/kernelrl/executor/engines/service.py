@@ -1,0 +1,354 @@
+"""The executor's service: the trusted process that owns the forkserver, the builder, the references and the cores.
+
+Started by `LocalExecutor` with one socket, and its settings on standard input. Requests come in and verdicts go out as
+JSON; when the socket closes, the service ends and every process that it started ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import platform
+import queue
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known
+from kernelrl.executor.processes.warming import Warming, forkserver_environment, num_threads, start_forkserver
+
+if __name__ == "__main__":
+    TOLD = json.load(sys.stdin)
+    SETTINGS = ExecutorSettings.model_validate(TOLD["settings"])
+    WARMING = start_forkserver(forkserver_environment(SETTINGS))
+
+import diskcache  # noqa: E402
+import psutil  # noqa: E402
+import torch  # noqa: E402
+
+from kernelrl.errors import InfrastructureError, TaskError  # noqa: E402
+from kernelrl.executor import machine, wire  # noqa: E402
+from kernelrl.executor.building.builder import KILLED, Builder  # noqa: E402
+from kernelrl.executor.confinement import sandbox  # noqa: E402
+from kernelrl.executor.engines.ahead import build_ahead  # noqa: E402
+from kernelrl.executor.judging.referee import PageLearnt, judge  # noqa: E402
+from kernelrl.executor.judging.reference import Reference  # noqa: E402
+from kernelrl.executor.processes.closed_library import ClosedLibrary, build_helper  # noqa: E402
+from kernelrl.executor.processes.cores import Cores  # noqa: E402
+from kernelrl.executor.processes.process import ForkServer, Needs, Process  # noqa: E402
+from kernelrl.task import Task  # noqa: E402
+from kernelrl.verdict import Verdict  # noqa: E402
+
+REFERENCE_BYTES = 1 << 29
+"""Memory for the inputs and expected outputs of idle references; the least recently used go first."""
+MAX_LESSONS = 8
+"""How often a candidate is judged again because it needed a page of the library that was closed by mistake."""
+COMPILED_MB = 256
+"""Size of any file that `torch.compile` writes for a reference (in MiB)."""
+
+
+_LIBC = ctypes.CDLL(None)
+
+
+class References:
+    """The references in use and, within a budget of memory, those used lately."""
+
+    def __init__(self, make: Any, cores: Cores):
+        self._make = make
+        self._cores = cores
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, Reference | TaskError] = OrderedDict()
+        self._users: dict[str, int] = {}
+        self._starting: dict[str, threading.Lock] = {}
+
+    @contextmanager
+    def of(self, task: Task) -> Iterator[Any]:
+        """A function that gives the task's reference; it stays alive until the context is left."""
+        key = task.digest
+        with self._lock:
+            self._users[key] = self._users.get(key, 0) + 1
+            starting = self._starting.setdefault(key, threading.Lock())
+
+        def get() -> Reference:
+            with self._cores.holding(starting):
+                entry = self._entries.get(key)
+                if entry is None or (isinstance(entry, Reference) and not entry.process.alive):
+                    try:
+                        entry = self._make(task)
+                    except TaskError as error:
+                        entry = error
+                    with self._lock:
+                        self._entries[key] = entry
+                with self._lock:
+                    self._entries.move_to_end(key)
+            if isinstance(entry, TaskError):
+                raise entry
+            return entry
+
+        try:
+            yield get
+        finally:
+            with self._lock:
+                self._users[key] -= 1
+                self._shrink()
+
+    def _shrink(self) -> None:
+        total = sum(entry.num_bytes for entry in self._entries.values() if isinstance(entry, Reference))
+        for key, entry in list(self._entries.items()):
+            if self._users[key]:
+                continue
+            if total > REFERENCE_BYTES or len(self._entries) > 16:
+                del self._entries[key], self._users[key], self._starting[key]
+                if isinstance(entry, Reference):
+                    total -= entry.num_bytes
+                    entry.close()
+                    _LIBC.malloc_trim(0)  # else the C library keeps what its cases took
+
+
+class Spares:
+    """Processes that are confined and wait for a candidate, so that none waits for its process.
+
+    Args:
+        make: starts one.
+        number: how many wait.
+    """
+
+    def __init__(self, make: Callable[[], Process], number: int):
+        self._make = make
+        self._ready: queue.SimpleQueue[Process] = queue.SimpleQueue()
+        self._wanted = threading.Semaphore(number)
+        threading.Thread(target=self._refill, daemon=True, name="spares").start()
+
+    def take(self) -> Process | None:
+        """One that lives; None: none is ready."""
+        while True:
+            try:
+                spare = self._ready.get_nowait()
+            except queue.Empty:
+                return None
+            self._wanted.release()
+            if spare.alive:
+                return spare
+            spare.close()
+
+    def _refill(self) -> None:
+        while True:
+            self._wanted.acquire()
+            try:
+                self._ready.put(self._make())
+            except InfrastructureError:  # whoever needs one will meet the error
+                self._wanted.release()
+                time.sleep(1.0)
+
+
+class Service:
+    """Judges requests on a pool of threads.
+
+    Args:
+        settings: see `ExecutorSettings`.
+        warming: the forkserver, started for these settings.
+        secret: from which the seeds of hidden inputs are derived; None: this machine's.
+    """
+
+    def __init__(self, settings: ExecutorSettings, warming: Warming, secret: str | None = None):
+        self.settings = settings
+        self.workers = settings.workers or len(os.sched_getaffinity(0))
+        self.threads = num_threads(settings)
+        self.cache = Path(settings.cache_dir).expanduser()
+        self.cache.mkdir(parents=True, exist_ok=True)
+        self.secret = secret or read_secret(self.cache)
+        own = own_folder(self.cache)
+        self.on_gpu = settings.device == "cuda"
+        self.scratch = _scratch(own / "scratch")
+        self.helper = str(build_helper(self.cache))
+        self.forkserver = ForkServer(warming, on_death=lambda: os._exit(1))  # the client starts another service
+        self.cores = Cores(self.workers, self.on_gpu)
+        arch = machine.gpu_arch() if self.on_gpu else None
+        self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch)
+        self.references = References(self._reference, self.cores)
+        self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=1 << 32)
+        self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
+        self.library = ClosedLibrary(self.cache, lambda: self._fork("library"), self.on_gpu, settings.allow_missing)
+        self._fork().close()  # what this machine does not offer is known before the first candidate
+        self.spares = Spares(self._fork, 2 if self.on_gpu else self.workers)
+
+    def verdict(self, request: Request) -> Verdict:
+        """Judge one request, or recall it. Never raises: whatever is not the candidate's fault is `infrastructure`."""
+        if self.on_gpu and request.dialect == "cpp":
+            return _not_known(request, "cuda", "task", "C++ kernels run on the CPU: use executor.device=cpu")
+        key = self._key(request)
+        try:
+            if self.settings.verdict_cache and (known := self.verdicts.get(key)) is not None:
+                update = {"task_id": request.task.id, "cached": True}
+                return Verdict.model_validate_json(known).model_copy(update=update)
+            found = self._judge(request)
+            if found.status == "killed" and KILLED in found.feedback:
+                found = self._judge(request)  # by itself, or by a machine short of memory: the second time tells
+            if self.settings.verdict_cache and KILLED not in f"{found.feedback} {found.build and found.build.log}":
+                self.verdicts.set(key, found.model_dump_json())
+        except TaskError as error:
+            return _not_known(request, self.settings.device, "task", str(error))
+        except Exception as error:
+            return _not_known(request, self.settings.device, "executor", f"{type(error).__name__}: {error}")
+        return found
+
+    def build_ahead(self, request: Request, gpu_arch: str | None) -> Verdict:
+        """Make the candidate's native builds and do not judge it (status `not_run`). Never raises."""
+        try:
+            return build_ahead(request, self.settings, self._start, self.builder, self.cores, gpu_arch)
+        except Exception as error:
+            return _not_known(request, self.settings.device, "executor", f"{type(error).__name__}: {error}")
+
+    def _judge(self, request: Request) -> Verdict:
+        with self.references.of(request.task) as reference:
+            for _ in range(MAX_LESSONS):
+                with contextlib.suppress(PageLearnt):
+                    found = judge(
+                        request, self.settings, reference, self._start, self.builder, self.library, self.cores
+                    )
+                    return found.model_copy(update={"machine": machine.fingerprint()})
+        raise InfrastructureError(f"allowed operators needed {MAX_LESSONS} times other pages of the library")
+
+    def _start(self, needs: Needs = "nothing") -> Process:
+        """A process for a candidate or a reference: one that waits, or a new one."""
+        spare = self.spares.take() if needs == "nothing" else None
+        return self._fork(needs) if spare is None else spare
+
+    def _fork(self, needs: Needs = "nothing") -> Process:
+        spec = {
+            "device": self.settings.device,
+            "memory_bytes": self.settings.memory_mb << 20,
+            "file_bytes": (COMPILED_MB if needs in ("jit", "compiler") else self.settings.output_mb) << 20,
+            "threads": self.threads,
+            "may_exec": needs in ("jit", "compiler"),
+            "filtered": needs != "compiler",
+            "sealed": needs == "nothing" and not self.on_gpu,
+            "helper": self.helper,
+        }
+        with self.cores.starting():
+            process = Process(self.forkserver, spec, self.scratch)
+        needed = {"namespaces", "landlock"} | ({"seccomp"} if spec["filtered"] else set())
+        needed |= {"noexec"} if spec["sealed"] else set()
+        if missing := sorted(needed - {*process.layers, *self.settings.allow_missing}):
+            process.close()
+            raise InfrastructureError(sandbox.explain_missing(missing))
+        return process
+
+    def _reference(self, task: Task) -> Reference:
+        task.check_source()
+        with self.cores.making_reference(), self.cores.preparing(), self.cores.on_device():
+            return Reference(task, self._start, self.cores, self.settings, self.secret)
+
+    def _key(self, request: Request) -> str:
+        candidate = request.candidate.digest if request.candidate else None
+        parts = (
+            judging_code(),
+            request.task.digest,
+            candidate,
+            request.dialect,
+            request.measurement,
+            self.settings.model_dump_json(exclude=set(INCIDENTAL)),
+            machine.fingerprint(),
+        )
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+@cache
+def judging_code() -> str:
+    """Digest of the text that judges: verdicts made by another version of it are not recalled."""
+    package = Path(__file__).parents[2]
+    texts = [path.read_bytes() for name in ("executor", "dialects") for path in sorted((package / name).rglob("*.py"))]
+    return hashlib.sha256(b"".join(texts)).hexdigest()
+
+
+def _not_known(request: Request, device: str, fault: Literal["task", "executor"], feedback: str) -> Verdict:
+    return not_known(request, device, fault, feedback, machine.fingerprint())
+
+
+def _scratch(folder: Path) -> Path:
+    """A folder for this service's scratch folders; those of services that are gone are removed."""
+    for left in folder.glob("*"):
+        if not psutil.pid_exists(int(left.name)):
+            shutil.rmtree(left, ignore_errors=True)
+    mine = folder / str(os.getpid())
+    mine.mkdir(parents=True, exist_ok=True)
+    return mine
+
+
+def read_secret(cache: Path) -> str:
+    """The secret from which the seeds of hidden inputs are derived, made once. No candidate can read its folder."""
+    return _once(cache / "secret", secrets.token_hex(32))
+
+
+def cache_id(cache: Path) -> str:
+    """A name of this cache folder: machines that see the same one share their builds."""
+    return _once(cache / "id", secrets.token_hex(8))
+
+
+def own_folder(cache: Path) -> Path:
+    """This machine's folder in a cache that other machines may share: SQLite and process ids are of one machine."""
+    return cache / "hosts" / platform.node()
+
+
+def _once(path: Path, text: str) -> str:
+    """The text of a file, which is `text` where there is none yet; whole also for others who ask at this moment."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent)  # of mode 0600
+        with open(handle, "w") as file:
+            file.write(text)
+        with contextlib.suppress(FileExistsError):
+            os.link(name, path)
+        os.unlink(name)
+    return path.read_text()
+
+
+def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, secret: str | None) -> None:
+    """Serve one client until it hangs up."""
+    torch.set_num_threads(1)  # each judge compares on a core of its own
+    try:
+        service = Service(settings, warming, secret)
+    except InfrastructureError as error:
+        wire.send(client, {"failed": str(error)})
+        os._exit(1)
+    wire.send(client, {"ready": True})
+    sending = threading.Lock()
+
+    cancelled: set[int] = set()
+
+    def answer(number: int, request: Request, ahead: dict[str, str | None] | None) -> None:
+        if number in cancelled:
+            cancelled.discard(number)
+            return
+        verdict = service.verdict(request) if ahead is None else service.build_ahead(request, ahead["gpu_arch"])
+        with sending:
+            wire.send(client, {"number": number, "verdict": verdict.to_json()})
+
+    while True:
+        try:
+            message, _ = wire.receive(client)
+        except wire.WireError:
+            os._exit(0)
+        if "cancel" in message:
+            cancelled.update(message["cancel"])
+            continue
+        request = Request.model_validate(message["request"])
+        service.pool.submit(answer, message["number"], request, message.get("ahead"))
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])), SETTINGS, WARMING, TOLD["secret"])

@@ -1,0 +1,1 @@
+"""Judging: from a task and a candidate to a verdict."""

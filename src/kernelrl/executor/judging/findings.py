@@ -1,0 +1,181 @@
+"""What the referee finds out about one candidate, and the verdict that it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelrl.executor.api import ExecutorSettings, Request
+from kernelrl.executor.building.builder import Built, shorten
+from kernelrl.stats import median_interval
+from kernelrl.verdict import (
+    Build,
+    Conditions,
+    GpuBuild,
+    Memory,
+    Speedup,
+    Spent,
+    Stage,
+    Status,
+    TrialError,
+    Verdict,
+    Violation,
+)
+
+RESOLUTION = 0.5
+"""Share of the overhead below which no time is told from another."""
+UNCERTAINTY = 0.3
+"""Share of the overhead by which all times of one process may be off together (benchmarks/timing_honesty.py)."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """Times of one turn on the same inputs (in seconds)."""
+
+    reference: float
+    candidate: float
+    compiled: float | None
+
+
+@dataclass
+class Findings:
+    """What becomes the verdict."""
+
+    stage: Stage = "none"
+    violations: list[Violation] = field(default_factory=list)
+    errors: list[TrialError] = field(default_factory=list)
+    trials: int = 0
+    builds: list[Built] = field(default_factory=list)
+    gpu_builds: list[GpuBuild] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    overheads: list[float] = field(default_factory=list)
+    """Times of questions that ask nothing (in seconds)."""
+    baseline: str = ""
+    load: float = 0.0
+    clock_mhz: float | None = None
+    operators: dict[str, int] | None = None
+    coverage: float | None = None
+    memory: Memory | None = None
+    layers: list[str] = field(default_factory=list)
+    """Of the confinement of its process, see `Verdict.layers`."""
+    log: str = ""
+
+    def widths(self) -> tuple[float, float]:
+        """Width of the interval of the median speedup as the calls so far scatter, and as all of them may be off
+        together: the second stays, however many calls there are. Both as a share of the speedup."""
+        ours, theirs = (self._net(seconds) for seconds in (self._reference, self._candidate))
+        low, high = median_interval(ours / theirs)
+        return (high - low) / float(np.median(ours / theirs)), 2 * (self._common(ours) + self._common(theirs))
+
+    @property
+    def _reference(self) -> list[float]:
+        return [call.reference for call in self.calls]
+
+    @property
+    def _candidate(self) -> list[float]:
+        return [call.candidate for call in self.calls]
+
+    @property
+    def overhead(self) -> float:
+        """What asking adds to every time: thawing, the way there and back, freezing (in seconds; median)."""
+        return float(np.median(self.overheads))
+
+    def _net(self, seconds: list[float]) -> NDArray[np.float64]:
+        """The program's own part of times."""
+        return np.maximum(np.array(seconds) - self.overhead, RESOLUTION * self.overhead)
+
+    def _common(self, net: NDArray[np.float64]) -> float:
+        """Share by which all of these times may be off together."""
+        return UNCERTAINTY * self.overhead / float(np.median(net))
+
+    def _ratio(self, baseline: list[float]) -> Speedup:
+        """Speedup over a baseline, timed in the same turns.
+
+        The exact interval of the median says how far the pairs scatter, and is widened by what they have in common:
+        where a process lies in memory and how it was scheduled makes all of its times a little longer or shorter.
+        """
+        ours, theirs = self._net(baseline), self._net(self._candidate)
+        low, high = median_interval(ours / theirs)
+        ours_off, theirs_off = self._common(ours), self._common(theirs)
+        low, high = low * (1 - ours_off) / (1 + theirs_off), high * (1 + ours_off) / (1 - theirs_off)
+        return Speedup(median=float(np.median(ours / theirs)), low=low, high=high, pairs=len(self.calls))
+
+    def verdict(
+        self,
+        request: Request,
+        settings: ExecutorSettings,
+        status: Status,
+        feedback: str,
+        seconds: float,
+        spent: Spent | None = None,
+    ) -> Verdict:
+        """The verdict on these findings. Violations make it `illegal` whatever `status` says."""
+        if self.violations:
+            status = "illegal"
+            feedback += " " + "; ".join(
+                f"{item.rule}: {item.evidence}" + (f" (line {item.line})" if item.line else "")
+                for item in self.violations[:5]
+            )
+        conditions = speedup = speedup_compiled = reference_ms = candidate_ms = compiled_ms = None
+        if self.calls:
+            conditions = Conditions(
+                cache=settings.cpu_cache,
+                load=self.load,
+                clock_mhz=self.clock_mhz,
+                overhead_ms=self.overhead * 1e3,
+            )
+        if status == "correct" and self.calls:
+            speedup = self._ratio(self._reference)
+            reference_ms = float(np.median(self._net(self._reference))) * 1e3
+            candidate_ms = float(np.median(self._net(self._candidate))) * 1e3
+            times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
+            feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
+            compiled = [call.compiled for call in self.calls if call.compiled is not None]
+            if compiled:
+                compiled_ms = float(np.median(self._net(compiled))) * 1e3
+                speedup_compiled = self._ratio(compiled)
+                feedback += f" Against torch.compile: {speedup_compiled.median:.2f}x."
+        elif status == "correct":
+            feedback = "Correct. Not timed."
+        build = None
+        if self.builds:
+            build = Build(
+                ok=all(built.ok for built in self.builds),
+                seconds=sum(built.seconds for built in self.builds),
+                cached=all(built.cached for built in self.builds),
+                units=len(self.builds),
+                keys=tuple(built.key for built in self.builds if built.key),
+                log=shorten("\n".join(built.log for built in self.builds).strip()),
+            )
+        return Verdict(
+            task_id=request.task.id,
+            candidate=request.candidate.digest if request.candidate else None,
+            status=status,
+            stage=self.stage,
+            dialect=request.dialect,
+            device=settings.device,
+            violations=tuple(self.violations),
+            errors=tuple(self.errors),
+            trials=self.trials,
+            reference_ms=reference_ms,
+            candidate_ms=candidate_ms,
+            speedup=speedup,
+            compiled_ms=compiled_ms,
+            speedup_compiled=speedup_compiled,
+            baseline=shorten(self.baseline),
+            conditions=conditions,
+            coverage=self.coverage,
+            memory=self.memory,
+            operators=self.operators,
+            layers=tuple(self.layers),
+            build=build,
+            gpu_builds=tuple(self.gpu_builds),
+            feedback=shorten(feedback.strip()),
+            log=self.log,
+            protocol=settings.protocol,
+            interpreted=request.dialect == "triton" and settings.device == "cpu" and self.trials > 0,
+            seconds=seconds,
+            spent=spent,
+        )

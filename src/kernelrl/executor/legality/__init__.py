@@ -1,0 +1,1 @@
+"""Legality: what a genuine kernel may take from the library."""

@@ -1,0 +1,215 @@
+"""Who may use the cores: any number of preparations, or one measurement.
+
+A measurement does not wait for the preparations that run: it stops them (SIGSTOP) and lets them go on afterwards, so
+that timed sections overlap neither each other nor a build, and a slow candidate delays nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kernelrl.executor.processes.process import Process, ProcessTimeout, nothing
+from kernelrl.verdict import Spent
+
+
+class Clock(threading.local):
+    """What the judgement of this thread has spent so far, beside its own work (in seconds)."""
+
+    waiting = 0.0
+    """For others: a place, a lock, the end of a measurement."""
+    reference = 0.0
+    """Making what all candidates of the task share, waiting not counted."""
+    timed = 0.0
+    """Having the cores alone."""
+
+    def restart(self) -> None:
+        """A new judgement begins."""
+        self.waiting = self.reference = self.timed = 0.0
+
+    def spent(self) -> Spent:
+        """As the verdict has it."""
+        return Spent(waiting=self.waiting, reference=self.reference, timed=self.timed)
+
+
+class Cores:
+    """Shares the cores of one machine among the candidates of one executor. Thread-safe.
+
+    Args:
+        num_workers: number of preparations at once.
+        gpu: candidates run on a device, one at a time.
+    """
+
+    def __init__(self, num_workers: int, gpu: bool = False):
+        self._device: contextlib.AbstractContextManager[Any] = threading.Lock() if gpu else contextlib.nullcontext()
+        self._slots = threading.Semaphore(num_workers)
+        self._condition = threading.Condition()
+        self._measuring = False
+        self._waiting = 0
+        self._starting = 0
+        self._groups: set[int] = set()
+        self._measured: set[int] = set()
+        self._paused_s = 0.0
+        self.clock = Clock()
+
+    @property
+    def paused_s(self) -> float:
+        """Time that preparations have stood still so far (in seconds): whoever waits for one waits that much longer."""
+        return self._paused_s
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Hold one of the `num_workers` slots."""
+        with self.holding(self._slots):
+            yield
+
+    @contextmanager
+    def on_device(self) -> Iterator[None]:
+        """Have the device alone. Taken after a slot and before a reference's lock."""
+        with self.holding(self._device):
+            yield
+
+    @contextmanager
+    def holding(self, lock: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
+        """Hold a lock; the time until it is free is waiting."""
+        with contextlib.ExitStack() as stack:
+            with self._waits():
+                stack.enter_context(lock)
+            yield
+
+    @contextmanager
+    def making_reference(self) -> Iterator[None]:
+        """Work that the first candidate of a task does for all of them."""
+        started, waiting = time.monotonic(), self.clock.waiting
+        yield
+        self.clock.reference += time.monotonic() - started - (self.clock.waiting - waiting)
+
+    @contextmanager
+    def _waits(self) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self.clock.waiting += time.monotonic() - started
+
+    @contextmanager
+    def off_device(self) -> Iterator[None]:
+        """Within `on_device`: let others have it for a while."""
+        if isinstance(self._device, contextlib.nullcontext):
+            yield
+            return
+        self._device.__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            with self._waits():
+                self._device.__enter__()
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Start a process: not while something is measured, and nothing is measured until it stands."""
+        with self._condition:
+            self._wait_for(lambda: not self._measuring and not self._waiting)
+            self._starting += 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._starting -= 1
+                self._condition.notify_all()
+
+    @contextmanager
+    def stoppable(self, group: int) -> Iterator[None]:
+        """Run this process group only while nothing is measured."""
+        with self._condition:
+            self._wait_for(lambda: not self._measuring and not self._waiting)
+            self._groups.add(group)
+            paused = self._paused_s
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._groups.discard(group)
+                self.clock.waiting += self._paused_s - paused
+
+    def ask(
+        self, process: Process, message: dict[str, Any], timeout: float, meanwhile: Callable[[], None] = nothing
+    ) -> dict[str, Any]:
+        """A process's answer, as soon as nothing is measured; at once where the process is being measured itself.
+
+        Raises:
+            ProcessFailure
+        """
+        if process.pid in self._measured:
+            return process.ask(message, timeout, meanwhile=meanwhile)[0]
+        return self.next_message(process, process.post(message), timeout, meanwhile)
+
+    def next_message(
+        self, process: Process, nonce: str, timeout: float, meanwhile: Callable[[], None] = nothing
+    ) -> dict[str, Any]:
+        """What a frozen process says next, given `timeout` seconds in which it was not stopped for a measurement.
+
+        Args:
+            process: goes on and is frozen again.
+            nonce: that an answer must carry.
+            timeout: in seconds.
+            meanwhile: work to do while it runs.
+
+        Raises:
+            ProcessFailure
+        """
+        with self.stoppable(process.pid):
+            process.thaw()
+            meanwhile()
+            while True:
+                paused = self._paused_s
+                try:
+                    message = process.next_message(nonce, timeout)
+                    break
+                except ProcessTimeout:
+                    timeout = self._paused_s - paused
+                    if timeout <= 0:
+                        raise
+        process.freeze()
+        return message
+
+    @contextmanager
+    def measuring(self, *processes: Process) -> Iterator[None]:
+        """Have the cores alone, with these processes pinned to them."""
+        with self._condition:
+            self._waiting += 1
+            self._wait_for(lambda: not self._measuring and not self._starting)
+            self._waiting -= 1
+            self._measuring = True
+            stopped = set(self._groups)
+            _signal(stopped, signal.SIGSTOP)
+        started, reference = time.monotonic(), self.clock.reference
+        self._measured = {process.pid for process in processes}
+        try:
+            with contextlib.ExitStack() as stack:
+                for process in processes:
+                    stack.enter_context(process.pinned())
+                yield
+        finally:
+            self._measured = set()
+            self.clock.timed += time.monotonic() - started
+            self.clock.reference = reference  # made meanwhile: counted as timed
+            with self._condition:
+                _signal(stopped & self._groups, signal.SIGCONT)
+                self._paused_s += time.monotonic() - started
+                self._measuring = False
+                self._condition.notify_all()
+
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        with self._waits():
+            self._condition.wait_for(condition)
+
+
+def _signal(groups: set[int], number: int) -> None:
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, number)

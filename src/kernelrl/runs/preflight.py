@@ -1,0 +1,97 @@
+"""What is checked before long work starts, so that a missing compiler or a full disk costs a second, not a night."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omegaconf import DictConfig
+
+from kernelrl import dialects
+from kernelrl.configs import read_node, to_dict
+from kernelrl.errors import UserError
+from kernelrl.executor import ExecutorSettings, machine
+from kernelrl.rewards import make_reward
+from kernelrl.stage_folder import is_done, require_free_disk
+
+FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 28, "report": 1 << 26}
+"""Disk that a stage needs at least (in bytes). How large the checkpoints of a model are, its training stage checks."""
+
+
+def require_all(cfg: DictConfig, stages: Sequence[str]) -> None:
+    """Check what the given stages need and other stages do not make; stages that have finished need nothing.
+
+    Raises:
+        UserError: one line that names what is missing and the way out.
+    """
+    waiting = [stage for stage in stages if stage == "report" or not is_done(cfg[stage].folder)]
+    if {"curate", "grpo", "eval"} & set(waiting):
+        require_machine(cfg.dialect, read_node(ExecutorSettings, cfg.executor, "executor"))
+    if "curate" in waiting:
+        _require_curation(cfg)
+    if waiting:
+        require_free_disk(cfg.output_dir, sum(FREE_BYTES[stage] for stage in waiting))
+    if {"grpo", "eval"} & set(waiting):
+        reward = make_reward(cfg.reward)
+        if "grpo" in waiting and "judge" in reward.measures and "verifier" not in cfg:
+            raise UserError(
+                f"reward {reward.name} asks a judge, and there is none; add verifier=endpoint verifier.model=…"
+            )
+    if "eval" in waiting and "import" not in cfg:
+        from kernelrl.eval.stage import read_settings
+
+        read_settings(cfg.eval)
+    if {"sft", "grpo"} & set(waiting):
+        _require_training(cfg, waiting)
+
+
+def _require_curation(cfg: DictConfig) -> None:
+    from kernelrl.data.curate import make_teachers
+    from kernelrl.data.selection import make_selector
+
+    make_selector(cfg.selection, cfg.curate.timing)
+    if not is_done(cfg.curate.verified):
+        settings = read_node(ExecutorSettings, cfg.executor, "executor")
+        for _, dialect in make_teachers(cfg):
+            require_machine(dialect, settings)
+
+
+def _require_training(cfg: DictConfig, waiting: Sequence[str]) -> None:
+    from trl import GRPOConfig, SFTConfig
+
+    from kernelrl.policies.models import check_base
+
+    for stage, config in (("sft", SFTConfig), ("grpo", GRPOConfig)):
+        if stage in waiting:
+            try:
+                config(**to_dict(cfg[stage].trainer), output_dir=str(cfg[stage].folder), report_to=[])
+            except (TypeError, ValueError) as error:
+                raise UserError(f"{stage}.trainer: {str(error).splitlines()[0]} (trl.{config.__name__})") from None
+    if "sft" in waiting:
+        check_base(cfg.model)
+    if "grpo" in waiting:
+        from kernelrl.grpo.retest import RetestSettings
+
+        read_node(RetestSettings, cfg.grpo.retest, "grpo.retest")
+
+
+def require_machine(dialect: str, settings: ExecutorSettings) -> None:
+    """Check that the dialect is known and, where candidates run here, that it can be built and the device is there.
+
+    Raises:
+        UserError: unknown dialect, no compiler for it, or `cuda` asked for and absent.
+    """
+    dialects.get(dialect)
+    if settings.engine == "local":
+        _require_here(dialect, settings.device)
+    if settings.device == "cuda" and dialect == "cpp":
+        raise UserError("executor.device=cuda: C++ kernels run on the CPU; use executor.device=cpu")
+
+
+def _require_here(dialect: str, device: str) -> None:
+    if missing := machine.missing_compiler(dialect):
+        raise UserError(missing)
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UserError("executor.device=cuda: torch sees no GPU here; see `kernelrl doctor`")

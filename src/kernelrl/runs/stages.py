@@ -1,0 +1,125 @@
+"""The stages: what each does, reads and makes. The command line and the pipeline are both driven by this table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command that Hydra configures."""
+
+    summary: str
+    module: str
+    """Holds `run(cfg)`."""
+    makes: str
+    """The artefact."""
+    overrides: tuple[str, ...]
+    examples: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    """Stages whose artefacts it reads: in a sweep their folders stay where they are."""
+    runs: tuple[str, ...] = ()
+    """Stages that it runs; none: it is one of them itself."""
+
+    def run(self, cfg: DictConfig) -> Path:
+        """Run it in this process. Returns its artefact."""
+        run: Callable[[DictConfig], Path] = import_module(self.module).run
+        return run(cfg)
+
+
+TRAINING = ("sft", "grpo")
+"""Stages that several ranks may run together."""
+PIPELINE = ("curate", "sft", "grpo", "eval", "report")
+"""In the order in which they run."""
+STAGES = {
+    "curate": Stage(
+        summary="make tasks and verified (task, reasoning, kernel) triples",
+        module="kernelrl.data.curate",
+        makes="OUTPUT_DIR/data: sft_*.parquet (triples), tasks_*.parquet, README.md (the card), manifest.json; "
+        "OUTPUT_DIR/verified: records/ (every proposal with its verdict)",
+        overrides=(
+            "tasks=NAME tasks.path=FOLDER",
+            "teacher=NAME",
+            "tasks.num_train=N",
+            "tasks.num_heldout=N",
+            "selection=NAME curate.folder=FOLDER  another selection of the same proposals: nothing is judged again",
+        ),
+        examples=(
+            "kernelrl curate recipe=toy",
+            "kernelrl curate tasks.num_train=500 seed=1",
+            "kernelrl curate recipe=toy selection=diverse curate.folder=outputs/toy/diverse",
+        ),
+    ),
+    "sft": Stage(
+        summary="fine-tune a base model on the triples (TRL's SFTTrainer)",
+        module="kernelrl.sft",
+        makes="OUTPUT_DIR/sft: base/ (the model before), checkpoints/, final/ (model and tokenizer), log.jsonl",
+        overrides=("model=tiny|smollm2|hf", "sft.data=FOLDER", "sft.trainer.FIELD=VALUE (fields of trl.SFTConfig)"),
+        examples=("kernelrl sft recipe=toy", "kernelrl sft model=hf model.name=Qwen/Qwen3-0.6B"),
+        inputs=("curate",),
+    ),
+    "grpo": Stage(
+        summary="train the policy on the executor's verdicts (TRL's GRPOTrainer)",
+        module="kernelrl.grpo",
+        makes="OUTPUT_DIR/grpo: checkpoints/, final/ (model and tokenizer), records/ (every completion), log.jsonl",
+        overrides=("reward=NAME", "grpo.policy=FOLDER", "grpo.trainer.FIELD=VALUE (fields of trl.GRPOConfig)"),
+        examples=("kernelrl grpo recipe=toy", "kernelrl grpo -m recipe=toy seed=0,1,2"),
+        inputs=("curate", "sft"),
+    ),
+    "eval": Stage(
+        summary="compare policies on the held-out tasks: pass@k, fast_p, speedup",
+        module="kernelrl.eval",
+        makes="OUTPUT_DIR/eval/POLICY: records/, metrics.json; OUTPUT_DIR/results.json",
+        overrides=(
+            "eval.samples=K",
+            "eval.temperature=T",
+            "+eval.policies.NAME=FOLDER",
+            "eval.tasks=null tasks=kernelbench tasks.path=FOLDER  every task of a source",
+            "import=kernelbench_run FOLDER  judge KernelBench's run folder instead",
+        ),
+        examples=(
+            "kernelrl eval recipe=toy",
+            "kernelrl eval recipe=toy eval.samples=16 eval.folder=outputs/k16",
+            "kernelrl eval import=kernelbench_run runs/NAME import.problems=KernelBench executor=kernelbench",
+        ),
+        inputs=("curate", "sft", "grpo"),
+    ),
+    "report": Stage(
+        summary="one HTML page: learning curves, funnel, speedups, sample kernels",
+        module="kernelrl.eval.report",
+        makes="OUTPUT_DIR/report.html",
+        overrides=("report.file=FILE",),
+        examples=("kernelrl report recipe=toy",),
+        inputs=("curate", "sft", "grpo", "eval"),
+    ),
+    "pipeline": Stage(
+        summary="curate, sft, grpo, eval and report in order",
+        module="kernelrl.runs.pipeline",
+        makes="all of the above in OUTPUT_DIR, and the table of results in the terminal",
+        overrides=("recipe=NAME", "name=NAME", "seed=N", "every override of the stages"),
+        examples=("kernelrl pipeline recipe=demo", "kernelrl pipeline recipe=toy output_dir=outputs/first"),
+        runs=PIPELINE,
+    ),
+    "ablate": Stage(
+        summary="GRPO once per combination of values, from one SFT policy, compared with intervals and p-values",
+        module="kernelrl.runs.ablation",
+        makes="OUTPUT_DIR/ablation.html, ablation.json; OUTPUT_DIR/VALUES/grpo, eval of every combination",
+        overrides=(
+            "reward=A,B,… seed=0,1,…   what is varied; any override of grpo, reward and executor may be",
+            "hydra/launcher=submitit_slurm   one Slurm job per combination (pip install 'kernelrl[slurm]')",
+        ),
+        examples=(
+            "kernelrl ablate recipe=demo reward=kernelrl,autotriton,rule seed=0,1",
+            "kernelrl ablate recipe=demo grpo.trainer.loss_type=grpo,dr_grpo,dapo",
+        ),
+        inputs=("curate", "sft"),
+        runs=("grpo", "eval"),
+    ),
+}

@@ -1,0 +1,1 @@
+"""What the training stages share: checkpoints, ranks, tracking, signals, and the watch for hacking."""

@@ -1,0 +1,221 @@
+"""What the training stages share: checkpoints that can be trusted, a log of one JSON line per logging step, progress.
+
+A checkpoint counts only when it was sealed: after the trainer has written it, `seal.json` gets the sha256 of every file
+in it. A folder without a seal is half written, one that differs from its seal is corrupt; both are set aside on resume.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from kernelrl.console import track
+from kernelrl.policies.models import publish
+from kernelrl.records import digest, write_atomically, write_json
+from kernelrl.stage_folder import read_log, require_free_disk
+from kernelrl.training import interruption, ranks
+
+SEAL = "seal.json"
+CHECKPOINTS = "checkpoints"
+FINAL = "final"
+
+log = logging.getLogger(__name__)
+
+
+class StageCallback(TrainerCallback):
+    """Writes the stage's `log.jsonl`, seals every checkpoint, and stops after one where the run is told to.
+
+    Each line of the log is what the trainer logged (TRL's names) plus `step` and `seconds`, the wall time spent in
+    training so far over all resumed parts. Lines that a resumed run is about to repeat are dropped.
+    """
+
+    def __init__(self, log_file: Path):
+        self.log_file = log_file
+        self._seconds_before = 0.0
+        self._started = time.monotonic()
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if not state.is_world_process_zero:
+            return
+        kept = [entry for entry in read_log(self.log_file) if entry["step"] <= state.global_step]
+        write_atomically(self.log_file, "".join(f"{json.dumps(entry)}\n" for entry in kept))
+        self._seconds_before = kept[-1]["seconds"] if kept else 0.0
+        self._started = time.monotonic()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not state.is_world_process_zero:
+            return
+        numbers = {name: value for name, value in (logs or {}).items() if _is_finite_number(value)}
+        seconds = self._seconds_before + time.monotonic() - self._started
+        with open(self.log_file, "a") as file:
+            file.write(json.dumps({"step": state.global_step, "seconds": round(seconds, 3), **numbers}) + "\n")
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if ranks.any_rank(interruption.received()):
+            interruption.follow()
+            control.should_save = control.should_training_stop = True
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        ranks.wait_for_all()  # each writes a part
+        if state.is_world_process_zero and args.output_dir:
+            seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+def train(trainer: Trainer, stage: Path, save: Callable[[], None]) -> None:
+    """Train from the last whole checkpoint of the stage, then save what came of it.
+
+    Args:
+        save: called by every rank, when all steps are done.
+
+    Raises:
+        Interrupted: the run was told to stop; it saved a checkpoint first.
+    """
+    checkpoint = ranks.from_main(lambda: last_checkpoint(stage / CHECKPOINTS))
+    with interruption.deferred():
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if not interruption.received() or trainer.state.global_step >= trainer.state.max_steps:
+            save()
+        ranks.wait_for_all()
+
+
+def save_final(trainer: Trainer, folder: Path) -> None:
+    """Write model (or adapter) and tokenizer so that `models.load_policy` finds them whole or not at all.
+
+    To be called by every rank: each may hold a share of the weights.
+    """
+    partial = folder.with_name(f"{folder.name}.partial")
+    trainer.save_model(str(partial))
+    ranks.wait_for_all()
+    if trainer.is_world_process_zero():
+        (partial / "training_args.bin").unlink()  # it names this run's folders: equal policies would differ
+        publish(partial, folder)
+
+
+@contextmanager
+def show_progress(trainer: Trainer, stage: str, figures: Sequence[str]) -> Iterator[None]:
+    """Show steps, time left and the named figures of the trainer's log, in place of its own bar and printed logs."""
+    trainer.remove_callback(ProgressCallback)
+    trainer.remove_callback(PrinterCallback)
+    with ExitStack() as stack:
+        trainer.add_callback(_Progress(stack, stage, figures))
+        yield
+
+
+class _Progress(TrainerCallback):
+    def __init__(self, stack: ExitStack, stage: str, figures: Sequence[str]):
+        self._stack, self._stage, self._figures = stack, stage, figures
+        self._note = ""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.is_world_process_zero:
+            self._tracker = self._stack.enter_context(track(state.max_steps, self._stage, done=state.global_step))
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if logs and all(name in logs for name in self._figures):
+            self._note = ", ".join(f"{name} {logs[name]:.3g}" for name in self._figures)
+            if state.is_world_process_zero:
+                self._tracker.advance(0, self._note)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if state.is_world_process_zero:
+            self._tracker.advance(1, self._note)
+
+
+def seal(checkpoint: Path) -> None:
+    """Mark a checkpoint as whole."""
+    write_json(checkpoint / SEAL, digests(checkpoint))
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest whole checkpoint in a folder of checkpoints, or None.
+
+    Newer ones that are half written or corrupt are renamed to `broken-…` and counted in a warning.
+    """
+    broken = 0
+    found = None
+    for checkpoint in sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True):
+        if _is_whole(checkpoint):
+            found = checkpoint
+            break
+        checkpoint.rename(checkpoint.with_name(f"broken-{time.time_ns()}-{checkpoint.name}"))
+        broken += 1
+    if broken:
+        log.warning(f"{folder}: {broken} half-written or corrupt checkpoint(s) skipped and set aside as broken-*")
+    return found
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """sha256 (hex) of every file under a folder, by relative path; a seal is no part of it."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != SEAL:
+            found[str(path.relative_to(folder))] = digest(path)
+    return found
+
+
+def require_disk_for_checkpoints(folder: Path, model: PreTrainedModel, num_checkpoints: int | None) -> None:
+    """Check that the disk has room for the checkpoints of a run and one more, which is written before the oldest goes.
+
+    A checkpoint is counted as the weights and two optimizer moments per trainable parameter.
+
+    Args:
+        num_checkpoints: how many are kept; None (all of them) is counted as three.
+
+    Raises:
+        UserError: too little space.
+    """
+    weights = sum(_num_bytes(parameter) for parameter in model.parameters())
+    moments = 2 * sum(_num_bytes(parameter) for parameter in model.parameters() if parameter.requires_grad)
+    require_free_disk(folder, (weights + moments) * ((num_checkpoints or 3) + 1))
+
+
+def _num_bytes(parameter: torch.nn.Parameter) -> int:
+    return parameter.numel() * parameter.element_size()
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        sealed = json.loads((checkpoint / SEAL).read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    return bool(sealed == digests(checkpoint))
+
+
+def _is_finite_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
