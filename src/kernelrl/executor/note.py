@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 NUM_BYTES = 1 << 16
-_HEAD = struct.Struct("<QIB")
-"""Address of the instruction that could not be fetched, bytes of text, whether the last operator is still running."""
-_TEXT_AT = 16
-NAMED = {
+_HEAD = struct.Struct("<QI")
+"""Address of the instruction that could not be fetched, and the number of bytes of text that follow."""
+_TEXT_AT = _HEAD.size
+NAMED: dict[str, Any] = {
     str(value): value
     for value in vars(torch).values()
     if isinstance(value, torch.dtype | torch.memory_format) or value is torch.strided
@@ -54,17 +54,12 @@ class Note:
 
     def begin(self, operator: dict[str, Any]) -> None:
         """Write down an operator that is about to run. What does not fit is left out."""
-        fault, length, _ = _HEAD.unpack_from(self._memory)
+        fault, length = _HEAD.unpack_from(self._memory)
         line = json.dumps(operator).encode() + b"\n"
         end = _TEXT_AT + length + len(line)
         if end <= NUM_BYTES:
             self._memory[_TEXT_AT + length : end] = line
-            _HEAD.pack_into(self._memory, 0, fault, length + len(line), 1)
-
-    def end(self) -> None:
-        """The last operator has returned."""
-        fault, length, _ = _HEAD.unpack_from(self._memory)
-        _HEAD.pack_into(self._memory, 0, fault, length, 0)
+            _HEAD.pack_into(self._memory, 0, fault, length + len(line))
 
     def fault(self) -> int | None:
         """Address of the closed code that the process has died of; None: it has named none."""
@@ -73,7 +68,7 @@ class Note:
 
     def operators(self) -> list[dict[str, Any]]:
         """The operators of the last recorded call, as `describe_operator` makes them where nobody forged them."""
-        _, length, _ = _HEAD.unpack_from(self._memory)
+        _, length = _HEAD.unpack_from(self._memory)
         found = []
         for line in self._memory[_TEXT_AT : _TEXT_AT + length].splitlines():
             try:
@@ -84,26 +79,19 @@ class Note:
                 found.append(operator)
         return found
 
-    def running(self) -> dict[str, Any] | None:
-        """The operator that was running when the process died; None: none was, or none was recorded."""
-        operators = self.operators()
-        return operators[-1] if operators and _HEAD.unpack_from(self._memory)[2] else None
 
-
-def describe_operator(func: Any, args: Any, kwargs: Any, line: int | None) -> dict[str, Any]:
+def describe_operator(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     """An operator and what it was called with, without values of tensors.
 
     Args:
         func: the overload, e.g. `torch.ops.aten.copy_.default`.
         args, kwargs: its arguments.
-        line: of the candidate's source; None: not known.
     """
     return {
         "name": func._schema.name,
         "overload": func._overloadname,
         "args": [_describe(value) for value in args],
         "kwargs": {name: _describe(value) for name, value in kwargs.items()},
-        "line": line,
     }
 
 

@@ -11,6 +11,7 @@
 enum { PAGE_BYTES = 4096, MAX_PAGES = 1 << 16, INSTRUCTION_FETCH = 1 << 4 };
 
 static volatile uint64_t *fault_address;
+static struct sigaction handler_before;
 static uint64_t pages[MAX_PAGES];
 static int num_pages;
 
@@ -20,7 +21,7 @@ static int is_fetch(const void *context) {
 
 static void note_and_die(int signal_number, siginfo_t *info, void *context) {
   if (is_fetch(context)) *fault_address = (uint64_t)info->si_addr;
-  signal(signal_number, SIG_DFL); /* the instruction is tried again, and now the fault ends the process */
+  sigaction(signal_number, &handler_before, NULL); /* which takes over when the instruction is tried again */
 }
 
 static void note_and_open(int signal_number, siginfo_t *info, void *context) {
@@ -37,7 +38,7 @@ static void note_and_open(int signal_number, siginfo_t *info, void *context) {
 
 static void handle_faults(void (*handler)(int, siginfo_t *, void *)) {
   struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_NODEFER};
-  sigaction(SIGSEGV, &action, NULL);
+  sigaction(SIGSEGV, &action, &handler_before);
 }
 
 /* Close `count` ranges, each a start and a length in bytes. Returns how many could not be closed. */

@@ -118,7 +118,7 @@ def _layouts(dtype: torch.dtype, size: int) -> Iterator[torch.Tensor]:
     yield torch.zeros(0, 3, dtype=dtype)
 
 
-def _allocate(x: torch.Tensor) -> None:
+def _allocate(x: Any) -> None:
     torch.empty(x.shape, dtype=x.dtype, device=x.device)
     torch.empty(3, 4)
     torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
@@ -141,7 +141,7 @@ def _allocate(x: torch.Tensor) -> None:
     x.new_empty_strided((2, 3), (3, 1))
 
 
-def _view(x: torch.Tensor) -> None:
+def _view(x: Any) -> None:
     x.detach().data.requires_grad_(False)
     x.as_strided(x.shape, x.stride())
     x.unsqueeze(0).squeeze(0).squeeze()
@@ -192,23 +192,20 @@ def _view(x: torch.Tensor) -> None:
     repr(x.shape), str(x.dtype), str(x.device), x.is_floating_point(), x.is_complex(), x.requires_grad, x.get_device()
     torch.promote_types(x.dtype, torch.float32)
     torch.result_type(x, 1.0)
-    torch.broadcast_shapes(x.shape, x.shape)
+    torch.broadcast_shapes(x.shape, x.shape)  # type: ignore[no-untyped-call]
 
 
-def _fill(x: torch.Tensor) -> None:
-    new = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
+def _fill(x: Any) -> None:
+    new: Any = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
     if 0 not in x.stride():
         new.zero_()
         new.fill_(1)
-        if x.numel():
-            new[...] = 0
-            new[(0,) * x.dim()] = 1
     new.resize_(2, 3)
     new.set_(torch.empty(4, dtype=x.dtype))
     x.new_empty(0, device="cpu").set_(x.untyped_storage().cpu(), x.storage_offset(), x.size(), x.stride())
 
 
-def _copy(x: torch.Tensor) -> None:
+def _copy(x: Any) -> None:
     x.contiguous()
     x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else None
     x.clone()
@@ -221,6 +218,9 @@ def _copy(x: torch.Tensor) -> None:
     new = torch.empty(x.shape, dtype=x.dtype)
     new.copy_(x)
     new[...] = x
+    new[...] = 0
+    if x.numel():
+        new[(0,) * x.dim()] = 1
     if x.dim():
         new[:1] = x[:1]
         new.transpose(0, -1).copy_(x.transpose(0, -1))
@@ -242,7 +242,8 @@ def work_in_parallel(copies: bool) -> None:
 
 def _mistakes(copies: bool) -> list[Callable[[], Any]]:
     """What raises an exception, as an honest candidate's mistake does."""
-    x = torch.zeros(4, 6)
+    x: Any = torch.zeros(4, 6)
+    library: Any = torch
     found: list[Callable[[], Any]] = [
         lambda: x.view(5, 5),
         lambda: x.t().view(-1),
@@ -262,11 +263,11 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
         lambda: x.item(),
         lambda: torch.empty(-1),
         lambda: torch.empty((1 << 60,)),
-        lambda: torch.full((2,), "x"),
+        lambda: library.full((2,), "x"),
         lambda: torch.tensor([[1], [1, 2]]),
-        lambda: torch.broadcast_shapes((2,), (3,)),
+        lambda: library.broadcast_shapes((2,), (3,)),
         lambda: x.requires_grad_(True).numpy(),
-        lambda: nn.Linear(3, 4).forward(x, x),
+        lambda: library.nn.Linear(3, 4)(x, x),
     ]
     return [*found, lambda: x.copy_(torch.zeros(5)), lambda: x[:2].copy_(x[:3])] if copies else found
 

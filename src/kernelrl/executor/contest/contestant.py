@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
+import faulthandler
 import importlib
 import importlib.util
 import mmap
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -107,6 +109,8 @@ def main(sock: socket.socket, log: int, note_fd: int, spec: dict[str, Any]) -> N
     with torch.no_grad():
         served.rehearse()
         if spec["sealed"]:
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # instead of a handler of tvm-ffi's
+            faulthandler.enable(all_threads=False)  # the log says in which line a process dies
             helper.report_faults(note.address)
         wire.send(sock, {"ready": layers, "settings": _read_settings()})
         served.serve()
@@ -395,27 +399,18 @@ class OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         noting = time.perf_counter()
-        self.note.begin(describe_operator(func, args, kwargs or {}, _line_of_candidate()))
+        self.note.begin(describe_operator(func, args, kwargs or {}))
         started = time.perf_counter()
         result = func(*args, **(kwargs or {}))
         ended = time.perf_counter()
         self.seconds += ended - started
         self.noting_seconds += started - noting
         self.counts[func._schema.name] += 1
-        self.note.end()
         return result
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # the decorator that keeps torch.compile out would import it, which takes a second
-
-
-def _line_of_candidate() -> int | None:
-    """Line of the candidate's file that is being run; None: none is."""
-    frame = sys._getframe(1)
-    while frame is not None and not frame.f_code.co_filename.endswith(f"{MODULE_NAME}.py"):
-        frame = frame.f_back  # type: ignore[assignment]
-    return None if frame is None else frame.f_lineno
 
 
 def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:

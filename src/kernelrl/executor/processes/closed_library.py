@@ -34,7 +34,8 @@ from kernelrl.errors import InfrastructureError
 from kernelrl.executor import machine
 from kernelrl.executor.api import Layer
 from kernelrl.executor.confinement import sandbox
-from kernelrl.executor.legality.operators import ALLOCATION_AND_VIEWS, PLUMBING, library_operators
+from kernelrl.executor.legality.operators import ALLOCATION_AND_VIEWS, PLUMBING
+from kernelrl.executor.processes import elf
 from kernelrl.executor.processes.process import Process, ProcessFailure
 
 Allowed = Literal["copies", "views"]
@@ -51,9 +52,10 @@ GPU_LIBRARIES = re.compile(r"lib(cublas|cublasLt|cudnn\w*|cufft|cusparse\w*|cuso
 """On a GPU: files whose code is closed. It has not been tried on a GPU which pages of the others could be."""
 CONTEST = Path(__file__).parents[1] / "contest"
 TIMEOUT_S = 120.0
+_ENTRY = re.compile(r"at::_ops::(\w+)::")
+_LINE = re.compile(r'File "[^"\n]*/kernel_module\.py", line (\d+) in')
+"""Where a process dies, as Python's `faulthandler` says it."""
 MAX_OPERATORS = 10_000
-_BUILD_ID = b"\x04\x00\x00\x00\x14\x00\x00\x00\x03\x00\x00\x00GNU\x00"
-"""Head of an ELF note of type NT_GNU_BUILD_ID with 20 bytes."""
 _FORMAT = 1
 
 
@@ -230,16 +232,16 @@ class ClosedLibrary:
 
     def explain(self, process: Process, closed: Closed) -> tuple[str, int | None] | None:
         """What a process has died of, and the line of the candidate; None: not of a closed page, as far as is known."""
-        file, page = _locate(closed.mappings, process.note.fault())
-        if file is None:
+        fault = process.note.fault()
+        file, page = _locate(closed.mappings, fault)
+        if file is None or fault is None:
             return None
-        operator = process.note.running()
-        if operator is None:
-            return f"code of {os.path.basename(file)} (page {page}), which does not run here", None
-        line = operator.get("line")
-        name = str(operator["name"])[:100]
-        what = name if library_operators([name]) else f"{name}, which is this task's own work"
-        return what, line if isinstance(line, int) else None
+        names = elf.functions(file)
+        function = names and names.at(page * mmap.PAGESIZE + fault % mmap.PAGESIZE)
+        operator = _ENTRY.match(function or "")
+        what = f"aten::{operator[1]}" if operator else function or f"page {page}"
+        line = _LINE.search(process.log_tail())
+        return f"{what} of {os.path.basename(file)}", int(line[1]) if line else None
 
     def _find(self, allowed: Allowed, operators: list[dict[str, Any]]) -> dict[str, set[int]]:
         """By file, numbers of the pages that some operators need; without any, all that is allowed."""
@@ -251,7 +253,7 @@ class ClosedLibrary:
             reply, _ = process.ask(question | {"ranges": ranges_to_close(mappings, known)}, TIMEOUT_S)
         if "failed" in reply:
             raise InfrastructureError(f"the pages of the libraries were not found: {reply['message']}")
-        found: dict[str, set[int]] = {}
+        found: dict[str, set[int]] = {} if operators else _entries(mappings, allowed)
         for address in reply["pages"]:
             file, page = _locate(mappings, address)
             assert file is not None
@@ -268,6 +270,14 @@ class ClosedLibrary:
             with open(handle, "w") as file:
                 json.dump(self._needed, file)
             os.replace(name, self._path)
+
+
+def _entries(mappings: Iterable[Mapping], allowed: Allowed) -> dict[str, set[int]]:
+    """By file, numbers of the pages with the functions through which native code calls allowed operators."""
+    names = "|".join(name.removeprefix("aten::") for name in OPERATORS[allowed])
+    pattern = re.compile(rf"at::_ops::({names})(_\w+)?::(call|redispatch)")
+    files = {each.path for each in mappings if os.path.basename(each.path) == "libtorch_cpu.so"}
+    return {file: found.pages_of(pattern) for file in files if (found := elf.functions(file))}
 
 
 def _locate(mappings: Iterable[Mapping], address: int | None) -> tuple[str | None, int]:
@@ -296,19 +306,10 @@ def _digest(files: Iterable[str]) -> str:
     """Of what the needed pages depend on: the files, the processor for which torch chooses code, and what is tried."""
     tried = [(CONTEST / name).read_text() for name in ("closed_pages.py", "contestant.py")]
     parts = (
-        sorted((file, build_id(Path(file))) for file in files),
+        sorted((file, elf.build_id(file)) for file in files),
         torch.backends.cpu.get_cpu_capability(),
         machine.native_target(),
         tried,
         _FORMAT,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-
-
-def build_id(file: Path) -> str:
-    """The build id that the linker has put into a library, or a digest of all of it where there is none."""
-    with open(file, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        at = content.find(_BUILD_ID, 0, 1 << 16)
-        if at >= 0:
-            return content[at + len(_BUILD_ID) : at + len(_BUILD_ID) + 20].hex()
-        return hashlib.sha256(content).hexdigest()
