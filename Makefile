@@ -33,10 +33,11 @@ test-cluster: setup ## the same on a real Slurm and a real Ray, on this machine 
 	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev,slurm,ray,gpu]'
 	$(BIN)/pytest -q -m cluster
 
-lint: setup ## ruff and mypy
+lint: setup ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 gpu-check: ## try the executor on this machine's GPU, in the environment of `python3` (exit 3: there is none)
 	@python3 -c 'import tvm_ffi, landlock, diskcache, psutil, pydantic, rich' 2>/dev/null \
@@ -47,4 +48,4 @@ gpu-wheels: ## fetch into .gpu-wheels what gpu-check needs beside torch and trit
 	python3 -m pip download --quiet --dest .gpu-wheels --only-binary :all: --python-version 3.12 $(GPU_NEEDS)
 
 clean: ## remove .venv and what the tools left; outputs/ stays
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache dist build
+	rm -rf $(VENV) .import_linter_cache .mypy_cache .pytest_cache .ruff_cache dist build

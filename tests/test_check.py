@@ -5,6 +5,7 @@ import json
 import pytest
 
 from conftest import KERNELS, REFERENCE
+from kernelrl import dialects
 from kernelrl.commands import check
 from kernelrl.errors import KernelRLError, UserError
 from kernelrl.verdict import Verdict
@@ -150,4 +151,4 @@ def test_no_compiler(kernel_files, monkeypatch, tmp_path):
     ],
 )
 def test_the_dialect_is_seen_from_the_imports(source, dialect):
-    assert check.detect_dialect(source) == dialect
+    assert dialects.detect(source) == dialect

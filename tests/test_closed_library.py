@@ -26,9 +26,9 @@ from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.engines import service
 from kernelrl.executor.legality.operators import only_moves
-from kernelrl.executor.note import Note
 from kernelrl.executor.processes import elf
 from kernelrl.executor.processes.closed_library import Mapping, closable, ranges_to_close
+from kernelrl.executor.processes.note import Note
 
 LIBRARY = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
 ATTACKS = [path for path in EXPLOITS if path.stem.startswith(("world_code_", "world_library_", "no_kernel_pages_"))]

@@ -23,8 +23,10 @@ from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, SFT_COLUMNS, T
 from kernelrl.data.teachers import Proposal, Teacher
 from kernelrl.data.verification import propose
 from kernelrl.errors import UserError
+from kernelrl.executor.api import Request, not_known
 from kernelrl.records import Ledger, digest, write_json
 from kernelrl.runs.preflight import require_all
+from kernelrl.task import Task
 from kernelrl.verdict import Speedup
 
 SMALL = ["tasks.num_train=5", "tasks.num_heldout=2", "curate.num_triples=3", "curate.num_heldout_triples=1"]
@@ -136,6 +138,30 @@ def test_a_finished_folder_stays_and_one_killed_at_the_end_judges_nothing_again(
 def test_a_second_build_has_the_same_rows(built, tmp_path, executor_cache):
     again = curate.run(training_config(tmp_path, *SMALL, f"executor.cache_dir={executor_cache}"))
     assert read_json(again / "manifest.json") == read_json(built[1] / "manifest.json")
+
+
+def test_what_the_executor_could_not_judge_is_judged_again(built, tmp_path):
+    cfg, folder = built
+    again = training_config(tmp_path, *SMALL, f"executor.cache_dir={cfg.executor.cache_dir}")
+    ledger = Ledger(Path(again.curate.verified) / "records")
+    first, *others = Ledger(Path(cfg.curate.verified) / "records")
+    request = Request(task=Task(id=first.task_id, source=""), candidate=None, dialect=first.verdict.dialect)
+    lost = not_known(request, "cpu", "executor", "the machine was lost")
+    ledger.append([first.model_copy(update={"verdict": lost}), *others])
+    curate.run(again)
+    judged = [record.verdict.status for record in Ledger(ledger.folder) if record.id == first.id]
+    assert judged == ["infrastructure", first.verdict.status]
+    assert read_json(Path(again.curate.folder) / "summary.json")["proposals_by_status"].keys() == {"correct"}
+
+
+def test_a_kernel_without_reasoning_is_no_triple(built, tmp_path):
+    cfg, folder = built
+    overrides = [f"curate.verified={cfg.curate.verified}", f"executor.cache_dir={tmp_path}"]
+    lengths = sorted(row["reasoning_tokens"] for row in read_table(folder / "sft_train.parquet", ["reasoning_tokens"]))
+    other = training_config(tmp_path, *SMALL, *overrides, f"curate.min_reasoning={lengths[-1]}")
+    rows = read_table(curate.run(other) / "sft_train.parquet", ["reasoning_tokens"])
+    assert [row["reasoning_tokens"] for row in rows] == [length for length in lengths if length == lengths[-1]]
+    assert {"reasoning too short"} <= {line["why"] for line in dropped(Path(other.curate.folder))}
 
 
 def test_another_selection_judges_nothing_again(built, tmp_path):

@@ -12,7 +12,8 @@ from kernelrl.data.sources.synthetic import make_task
 from kernelrl.data.tables import TASK_COLUMNS, iterate_table, read_table, write_table
 from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
-from kernelrl.executor.api import Request, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import Request
 
 SETTINGS = {
     "source": "synthetic",

@@ -20,7 +20,8 @@ from kernelrl import grpo, sft
 from kernelrl.candidate import Candidate
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
-from kernelrl.executor.api import Request, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import Request
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
 from kernelrl.grpo.judge import Judge
 from kernelrl.grpo.retest import Retest, RetestSettings

@@ -6,7 +6,7 @@ from kernelrl.configs import compose_config
 from kernelrl.data import sources
 from kernelrl.data.filters import FilterSettings, probe
 from kernelrl.data.guessing import guess_init, guess_inputs
-from kernelrl.data.licences import find_licence, identify
+from kernelrl.data.licences import find_licence, identify, is_allowed
 from kernelrl.data.mining import MinedModule, Unusable, mine
 from kernelrl.data.trial import Limits, first_that_fits
 
@@ -231,12 +231,34 @@ def test_files_that_are_no_code_are_counted(project, caplog):
     assert any("pkg/odd.py:3: Odd" in record.getMessage() for record in caplog.records)
 
 
+@pytest.mark.parametrize(
+    ("expression", "allowed"),
+    [
+        ("MIT", True),
+        ("mit", True),
+        ("MIT OR GPL-2.0-only", True),
+        ("MIT AND GPL-2.0-only", False),
+        ("MIT AND (GPL-2.0-only OR Apache-2.0)", True),
+        ("Apache-2.0 WITH LLVM-exception", True),
+        ("My-Own", False),
+        (None, False),
+    ],
+)
+def test_a_list_of_licences_lets_in_what_it_covers(expression, allowed):
+    assert is_allowed(expression, ["MIT", "Apache-2.0"]) == allowed
+    assert is_allowed(expression, ["unknown"]) == (expression in (None, "My-Own"))
+
+
 def test_licences(tmp_path):
     assert identify("SPDX-License-Identifier: MPL-2.0") == "MPL-2.0"
     bsd = "Redistribution and use in source and binary forms, with or without modification"
     assert identify(bsd) == "BSD-2-Clause"
     assert identify(f"{bsd} … Neither the name of the copyright holder") == "BSD-3-Clause"
     assert identify("All rights reserved.") is None
+    assert identify("SPDX-License-Identifier: MIT OR GPL-2.0-only") == "MIT OR GPL-2.0-only"
+    assert identify("SPDX-License-Identifier: My-Own") is None
+    apache = "Apache License\nVersion 2.0, January 2004"
+    assert identify(apache) == "Apache-2.0" and identify(f"{apache}\nNonCommercial use only.") is None
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "COPYING").write_text("GNU GENERAL PUBLIC LICENSE\n Version 3, 29 June 2007")
     assert find_licence(tmp_path / "a" / "b", tmp_path) == "GPL-3.0-only"

@@ -18,7 +18,8 @@ from kernelrl.commands.status import page
 from kernelrl.commands.status.logs import last_error, read_jobs, read_logs
 from kernelrl.commands.status.read import STALE_S, StageStatus, lock_holder, read
 from kernelrl.errors import UserError
-from kernelrl.executor.api import ExecutorSettings, NodeHealth, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import ExecutorSettings, NodeHealth
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.records import Ledger, Record, write_json
 from kernelrl.runs.stages import PIPELINE

@@ -17,7 +17,8 @@ from kernelrl.data.sources.synthetic import make_task
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, write_table
 from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
-from kernelrl.executor.api import Request, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import Request
 from kernelrl.policies.models import save_policy, train_tokenizer
 from kernelrl.policies.prompts import build_prompt
 from kernelrl.task import Given, Task
@@ -74,7 +75,11 @@ def test_an_interrupted_run_asks_for_the_rest_only(serve, tmp_path):
 
 
 def test_reasoning_is_taken_from_where_the_server_puts_it(serve, tmp_path):
-    script = [answer(KERNEL, reasoning_content="Apart."), answer(f"In prose.\n{KERNEL}\n"), answer("No kernel.")]
+    script = [
+        answer(KERNEL, reasoning_content="Apart."),
+        answer(f"In prose.\n{KERNEL}\nAnd why it is fast."),
+        answer("No kernel."),
+    ]
     teacher = llm(tmp_path, serve(*script), concurrency=1, samples=3)
     assert [item.reasoning for _, item in ask(teacher, TASKS[:1])] == ["Apart.", "In prose."]
     assert teacher.summary()["no_kernel"] == 1
@@ -311,17 +316,17 @@ def test_levels_differ_in_how_much_is_fused():
 
 
 def curation(folder, dialect, source, status):
-    """The verified proposals of a curation: one kernel for each of three tasks."""
-    drawn = [{"split": "train", "task": task.model_dump_json()} for task in TASKS[:3]]
+    """The verified proposals of a curation: one kernel for each of three tasks, of which the first is held out."""
+    splits = dict(zip(TASKS[:3], ("heldout", "train", "train"), strict=True))
+    drawn = [{"split": split, "task": task.model_dump_json()} for task, split in splits.items()]
     write_table(folder / "tasks.parquet", drawn, DRAWN_COLUMNS)
     common = {
-        "split": "train",
         "dialect": dialect,
         "reasoning": "Why.",
         "kernel": source,
         "verdict": {"status": status},
     }
-    rows = [{"task_id": task.id, **common} for task in TASKS[:3]]
+    rows = [{"task_id": task.id, "split": split, **common} for task, split in splits.items()]
     write_table(folder / "proposals.parquet", rows, PROPOSAL_COLUMNS)
     return folder
 
@@ -332,16 +337,16 @@ def test_translation_shows_one_kernel_and_asks_for_the_other(tmp_path):
     overrides = [
         "tasks=transpile",
         f"tasks.given={cuda}",
-        "tasks.num_heldout=1",
         "teacher=transpile",
         f"teacher.answers={cpp}",
     ]
     cfg = compose_config("curate", [*overrides, "prompt=transpile"])
-    with pytest.raises(UserError, match=r"0 task\(s\) have a kernel with a verdict of correct; more than"):
+    with pytest.raises(UserError, match=r"no train task has a kernel with a verdict of correct"):
         sources.load(cfg.tasks)
     cfg.tasks.accept = ["correct", "not_run"]
     split = sources.load(cfg.tasks)
-    assert [task.id for task in split.train] == ["t0/from-cuda", "t1/from-cuda"] and len(split.heldout) == 1
+    assert [task.id for task in split.train] == ["t1/from-cuda", "t2/from-cuda"]
+    assert [task.id for task in split.heldout] == ["t0/from-cuda"]
     assert split.train[0].given == Given(dialect="cuda", source=dialects.get("cuda").example, status="not_run")
     ((task, proposal), *_) = make_teacher(cfg.teacher, "cpp").proposals(split.train, "cpp")
     (message,) = build_prompt(task, "cpp", cfg.prompt.style)

@@ -12,7 +12,8 @@ from kernelrl.data.graph.graph import Dials
 from kernelrl.data.sources.synthetic import make_task
 from kernelrl.data.teachers import make_teacher
 from kernelrl.data.teachers.template.levels import LEVELS
-from kernelrl.executor.api import Request, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import Request
 from kernelrl.task import Task
 
 SMALL = {"min_elements": 2048, "max_elements": 2**14, "max_flops": 2**22}

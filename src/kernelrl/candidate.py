@@ -12,7 +12,7 @@ from functools import cached_property
 from pydantic import BaseModel, ConfigDict
 
 ENTRY_POINT = "ModelNew"
-MAX_SOURCE_CHARS = 1_000_000
+MAX_SOURCE_CHARS = 200_000
 _END_OF_REASONING = "</think>"
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)  # linear in any text: completions are hostile
 _ENTRY = re.compile(rf"^(?:class[ \t]+{ENTRY_POINT}\b|{ENTRY_POINT}[ \t]*=)", re.MULTILINE)

@@ -32,7 +32,9 @@ class Tool:
 
 
 TOOLS = {
-    "launch": Tool("run a command on a cluster: `launch pipeline launcher=slurm nodes=2 …`", "kernelrl.runs.launch"),
+    "launch": Tool(
+        "run a command on a cluster: `launch pipeline launcher=slurm nodes=2 …`", "kernelrl.commands.launch"
+    ),
     "check": Tool(
         "judge one kernel, or a file of them, against a KernelBench-format reference", "kernelrl.commands.check"
     ),

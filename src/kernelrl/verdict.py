@@ -131,6 +131,8 @@ class Spent(_Frozen):
     """Making the task's reference and expected outputs, which the first candidate of a task does for all."""
     timed: float
     """Having the machine alone."""
+    calls: float = 0.0
+    """Of that, the timed calls themselves."""
 
 
 class Verdict(_Frozen):
@@ -183,6 +185,8 @@ class Verdict(_Frozen):
     """The candidate's own output, shortened."""
     protocol: str = "kernelrl"
     """Name of the executor settings that were followed."""
+    final: bool = True
+    """False: the load on the machine, or a signal from outside, may have decided; such a verdict is not remembered."""
     interpreted: bool = False
     """True: Triton's interpreter ran it, so there is no time."""
     cached: bool = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -68,20 +67,6 @@ def main(arguments: list[str]) -> int:
     return _check_one(Path(files[0]), Path(files[1]), cfg, as_json=options.json)
 
 
-def detect_dialect(source: str) -> str:
-    """The dialect of a kernel: `triton` where it imports triton, `cuda` where it has CUDA sources, otherwise `cpp`."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return "cpp"
-    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    if any(module.partition(".")[0] == "triton" for module in modules):
-        return "triton"
-    keywords = {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)}
-    return "cuda" if "cuda_sources" in keywords else "cpp"
-
-
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = Parser(
         prog="kernelrl check",
@@ -100,7 +85,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 def _check_one(reference: Path, kernel: Path, cfg: DictConfig, as_json: bool) -> int:
     task = Task.from_file(reference)
     source = _read_kernel(kernel)
-    dialect = cfg.dialect or detect_dialect(source)
+    dialect = cfg.dialect or dialects.detect(source)
     dialects.get(dialect)
     settings = read_node(ExecutorSettings, cfg.executor, "executor")
     require_machine(dialect, settings)
@@ -195,7 +180,7 @@ def _to_request(row: dict[str, Any], cfg: DictConfig) -> Request:
     task = Task(id=str(row["id"]), source=row["reference"])
     task.check_source()
     _check_kernel(row["kernel"], f"kernel {row['id']}")
-    dialect = row.get("dialect") or cfg.dialect or detect_dialect(row["kernel"])
+    dialect = row.get("dialect") or cfg.dialect or dialects.detect(row["kernel"])
     dialects.get(dialect)
     return Request(task=task, candidate=Candidate(source=row["kernel"], dialect=dialect), dialect=dialect)
 

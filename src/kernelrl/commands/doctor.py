@@ -161,9 +161,9 @@ def _tried(group: str, name: str, reason: str | None, works: str, install: str) 
 
 def _machine() -> Iterator[Finding]:
     from kernelrl.executor.machine import processor
+    from kernelrl.executor.quota import num_cores
 
-    cores = len(os.sched_getaffinity(0))
-    yield Finding("machine", "processor", "ok", f"{processor()}, {cores} cores")
+    yield Finding("machine", "processor", "ok", f"{processor()}, {num_cores()} cores")
     memory = psutil.virtual_memory()
     yield Finding(
         "machine", "memory", _enough(memory.available, 4), f"{_gib(memory.available)} free of {_gib(memory.total)}"

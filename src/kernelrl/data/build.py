@@ -82,7 +82,7 @@ def build(cfg: DictConfig, verified: Path, select: Select, count_tokens: Count, 
     write_table(folder / SFT_HELDOUT, sft_rows(heldout), SFT_COLUMNS)
     write_table(folder / TASKS_TRAIN, task_rows(kept), TASK_COLUMNS)
     write_table(folder / TASKS_HELDOUT, task_rows(splits["heldout"]), TASK_COLUMNS)
-    _write_dropped(verified, proposals, chosen, folder / DROPPED)
+    _write_dropped(verified, proposals, chosen, cfg.curate.min_reasoning, folder / DROPPED)
     if (verified / card.CONTAMINATION).exists():
         shutil.copy(verified / card.CONTAMINATION, folder)
     summary = read_figures(verified) | _count(proposals, selection, chosen) | {"tasks_train": len(kept)}
@@ -117,7 +117,7 @@ def _measure(cfg: DictConfig, verified: Path, tasks: Mapping[str, Task], count_t
     for index, row in enumerate(iterate_table(verified / PROPOSALS, columns)):
         tokens.append(count_tokens(row["reasoning"]))
         lengths[row["task_id"]].append(tokens[-1])
-        if row["verdict"]["status"] == "correct":
+        if row["verdict"]["status"] == "correct" and tokens[-1] >= cfg.curate.min_reasoning:
             speedup = row["verdict"]["speedup"]
             triple = Triple(
                 index=index,
@@ -175,7 +175,9 @@ def dropped_line(kind: str, name: str, why: str) -> str:
     return json.dumps({"kind": kind, "id": name, "why": why}) + "\n"
 
 
-def _write_dropped(verified: Path, proposals: _Proposals, chosen: Mapping[int, str], path: Path) -> None:
+def _write_dropped(
+    verified: Path, proposals: _Proposals, chosen: Mapping[int, str], min_reasoning: int, path: Path
+) -> None:
     """The tasks that were dropped before verification, and every proposal that is in no split."""
     triples = {triple.index for triple in (*proposals.train, *proposals.heldout)}
     kept = {*chosen, *(triple.index for triple in proposals.heldout)}
@@ -184,7 +186,8 @@ def _write_dropped(verified: Path, proposals: _Proposals, chosen: Mapping[int, s
         for index, row in enumerate(iterate_table(verified / PROPOSALS, ("record", "verdict"))):
             if index not in kept:
                 status = row["verdict"]["status"]
-                why = "not selected" if index in triples else "more than wanted" if status == "correct" else status
+                short = "reasoning too short" if proposals.tokens[index] < min_reasoning else "more than wanted"
+                why = "not selected" if index in triples else short if status == "correct" else status
                 file.write(dropped_line("proposal", row["record"], why))
 
 

@@ -22,13 +22,15 @@ from kernelrl.data import decontamination, filters, sources
 from kernelrl.data.build import DROPPED, build, dropped_line
 from kernelrl.data.card import terminal_table
 from kernelrl.data.decontamination import Benchmark
+from kernelrl.data.licences import is_allowed
 from kernelrl.data.selection import make_selector
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, PROPOSALS, TASKS, Row, verdict_columns, write_table
 from kernelrl.data.teachers import Teacher, make_teacher
 from kernelrl.data.tokens import make_counter
 from kernelrl.data.verification import Proposed, Verifier
 from kernelrl.errors import UserError
-from kernelrl.executor.api import deciding_settings, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.policies.prompts import build_prompt
 from kernelrl.records import Ledger, digest, write_atomically
@@ -55,6 +57,7 @@ def run(cfg: DictConfig) -> Path:
         "dialect": cfg.dialect,
         "tokenizer": cfg.curate.tokenizer,
         "difficulty": cfg.curate.difficulty,
+        "min_reasoning": cfg.curate.min_reasoning,
     }
     way_out = "choose another curate.folder= (nothing is judged again), or delete that folder"
     with open_stage("curate", cfg.curate.folder, settings, way_out) as stage:
@@ -81,6 +84,7 @@ def _verified(cfg: DictConfig) -> Path:
         "teachers": cfg.curate.teachers,
         "prompt": cfg.prompt,
         "executor": deciding_settings(_executor_settings(cfg)),
+        "licences": cfg.curate.licences,
         "num_triples": cfg.curate.num_triples,
         "num_heldout_triples": cfg.curate.num_heldout_triples,
         "filters": cfg.filters,
@@ -109,6 +113,8 @@ def _draw_tasks(
     settings = read_node(filters.FilterSettings, cfg.filters, "filters")
     probed = filters.probe_all([*split.heldout, *split.train], settings, folder / "filters.jsonl")
     why = {task: f"filter: {reason}" for task, reason in probed.items() if reason}
+    if cfg.curate.licences is not None:
+        why |= {task.id: "licence" for task in split.train if not is_allowed(task.licence, cfg.curate.licences)}
     heldout = _first([task for task in split.heldout if task.id not in why], split.num_heldout, why)
     held_compositions = {_composition(task) for task in heldout}
     why = {task.id: "held-out composition" for task in split.train if _composition(task) in held_compositions} | why

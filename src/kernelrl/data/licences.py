@@ -1,13 +1,21 @@
-"""Which licence a folder of code is under, read from its licence file."""
+"""Which licence a folder of code is under, read from its licence file, and which licences a data set may hold."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from license_expression import ExpressionError, Licensing, get_spdx_licensing
+
+UNKNOWN = "unknown"
+"""Stands in a list of licences for those that are not known."""
 _FILE = re.compile(r"(licen[cs]e|copying|unlicense)([.-].*)?", re.IGNORECASE)
-_SPDX = re.compile(r"SPDX-License-Identifier:\s*([\w.+-]+)")
+_SPDX = re.compile(r"SPDX-License-Identifier:[ \t]*([\w.+() \t-]+)")
+_RESTRICTED = re.compile(r"\bnon-?commercial\b|\bno-?derivatives?\b|\bcommons clause\b", re.IGNORECASE)
+"""With these words the text of a permissive licence has become another one. (The GNU licences use the first.)"""
 _PHRASES = (  # the first whose phrases all occur; the more specific ones come first
     ("AGPL-3.0-only", ("gnu affero general public license", "version 3")),
     ("LGPL-3.0-only", ("gnu lesser general public license", "version 3")),
@@ -38,8 +46,47 @@ def find_licence(folder: Path, root: Path) -> str | None:
 
 
 def identify(text: str) -> str | None:
-    """SPDX identifier of a licence's text; None: not recognised."""
+    """SPDX expression of a licence's text, e.g. `MIT` or `MIT OR GPL-2.0-only`; None: not recognised."""
     if declared := _SPDX.search(text):
-        return declared.group(1)
+        return normal_form(declared.group(1))
     words = " ".join(text.lower().split())
-    return next((name for name, phrases in _PHRASES if all(phrase in words for phrase in phrases)), None)
+    found = next((name for name, phrases in _PHRASES if all(phrase in words for phrase in phrases)), None)
+    return None if found and "GPL" not in found and _RESTRICTED.search(text) else found
+
+
+def normal_form(expression: str) -> str | None:
+    """An SPDX expression as SPDX writes it; None: it is none, or names a licence that SPDX does not list."""
+    parsed = _parse(expression)
+    return None if parsed is None else str(parsed)
+
+
+def is_allowed(expression: str | None, allowed: Collection[str]) -> bool:
+    """Whether code under an SPDX expression may be used by who accepts the `allowed` licences.
+
+    Of `A OR B` one is enough, of `A AND B` both are needed; an exception (`WITH`) only adds permissions.
+
+    Args:
+        expression: None, or no SPDX expression: not known, which `unknown` among the allowed ones accepts.
+    """
+    parsed = None if expression is None else _parse(expression)
+    return UNKNOWN in allowed if parsed is None else _satisfies(parsed, frozenset(name.lower() for name in allowed))
+
+
+def _satisfies(parsed: Any, allowed: frozenset[str]) -> bool:
+    if isinstance(parsed, _spdx().OR):
+        return any(_satisfies(part, allowed) for part in parsed.args)
+    if isinstance(parsed, _spdx().AND):
+        return all(_satisfies(part, allowed) for part in parsed.args)
+    return bool({str(parsed).lower(), str(parsed).partition(" WITH ")[0].lower()} & allowed)
+
+
+def _parse(expression: str) -> Any:
+    try:
+        return _spdx().parse(expression, validate=True)
+    except (ExpressionError, AttributeError, TypeError):  # what it raises depends on how the text is wrong
+        return None
+
+
+@cache
+def _spdx() -> Licensing:
+    return get_spdx_licensing()

@@ -144,6 +144,6 @@ def read_verified(folder: Path, statuses: Collection[str]) -> Iterator[tuple[Tas
         task.id: task
         for task in (Task.model_validate_json(row["task"]) for row in read_table(folder / TASKS, ("task",)))
     }
-    for row in iterate_table(folder / PROPOSALS, ("task_id", "dialect", "reasoning", "kernel", "verdict")):
+    for row in iterate_table(folder / PROPOSALS, ("split", "task_id", "dialect", "reasoning", "kernel", "verdict")):
         if row["verdict"]["status"] in statuses:
             yield tasks[row["task_id"]], row

@@ -42,7 +42,7 @@ class Proposed:
 
 
 class Verifier:
-    """Has proposals judged; those that are in the ledger already are not judged again.
+    """Has proposals judged; those on which the ledger has a judgement already are not judged again.
 
     Args:
         prompt_style: of the prompts that the ledger names.
@@ -50,7 +50,7 @@ class Verifier:
 
     def __init__(self, executor: Executor, ledger: Ledger, prompt_style: str):
         self._executor, self._ledger, self._style = executor, ledger, prompt_style
-        self._known = {record.id: record.verdict for record in ledger}
+        self._known = {record.id: record.verdict for record in ledger if record.verdict.status != "infrastructure"}
         if ledger.skipped:
             log.warning(
                 f"{ledger.folder}: {ledger.skipped} torn or corrupt line(s) skipped; those proposals are judged again"

@@ -5,6 +5,7 @@ A dialect says what counts as a genuine kernel (static rules on Python's `ast`),
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -74,6 +75,20 @@ def get(name: str) -> Dialect:
         raise UserError(f"dialect {name!r} is not known; choose one of {', '.join(names())}")
     dialect: Dialect = import_module(f"{__name__}.{name}").DIALECT
     return dialect
+
+
+def detect(source: str) -> str:
+    """The dialect of a kernel: `triton` where it imports triton, `cuda` where it has CUDA sources, otherwise `cpp`."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return "cpp"
+    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    if any(module.partition(".")[0] == "triton" for module in modules):
+        return "triton"
+    keywords = {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)}
+    return "cuda" if "cuda_sources" in keywords else "cpp"
 
 
 def example(name: str, category: str) -> tuple[str, str]:

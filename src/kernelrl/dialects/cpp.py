@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.dialects import Dialect, _python
+from kernelrl.dialects._cpp_text import foul_includes, foul_words
 from kernelrl.verdict import Violation
-
-FORBIDDEN_CPP = re.compile(
-    r"\b(dlopen|dlsym|dlmopen|system|popen|fork|vfork|execve?|ptrace|syscall|mmap|memfd_create|pthread_create|"
-    r"at::(?!BFloat16\b|Half\b|Tensor\b)|torch::(?!Tensor\b|empty\b|empty_like\b|zeros\b|TensorOptions\b|k[A-Z]\w+|"
-    r"Dtype\b|ScalarType\b)|c10::|cblas_\w+|mkl_\w+|[sdcz]gemm_?|std::(thread|async|jthread)|(__)?asm(__)?|__volatile__|"
-    r"PyRun_\w+|Py[A-Z]\w+|py::|pybind11::|tvm::ffi::(Typed)?(Packed)?Function\b|link_map|_GLOBAL_OFFSET_TABLE_|_DYNAMIC|"
-    r"_r_debug|_rtld_\w+|ElfW|Elf64_\w+|_*(section|alias|ifunc|constructor|destructor|weakref|naked)_*(?=\s*[(\])])|"
-    r"__has_include|__has_embed|init_priority)"
-)
-"""What no kernel needs: other code, its own threads, PyTorch or BLAS instead of computing, its own place in the binary.
-
-Looked for in the candidate's strings, which names the line, and again by the builder in what the preprocessor makes of
-them, which macros, pasted names, `-D` flags and texts put together by Python do not escape."""
-
-ALLOWED_INCLUDE = re.compile(
-    r"(tvm/ffi/[\w/]+\.h|torch/extension\.h|omp\.h|(imm|xmm|emm|zmm|x86)intrin\.h|arm_neon\.h|c?(math|stdint|stddef|string|float|limits)"
-    r"(\.h)?|algorithm|array|vector|numeric|utility|type_traits|cfloat|climits|cstdlib|limits|tuple|functional|bit|complex|"
-    r"initializer_list|memory|iostream|cassert|stdexcept|cuda(_runtime|_fp16|_bf16)?\.h|mma\.h|cooperative_groups(/.*)?\.h|cub/cub\.cuh)"
-)
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*(include(?:_next)?|embed|import)\b[ \t]*(.*)$", re.MULTILINE)
-_TEXT = re.compile(
-    r"//[^\n]*|/\*.*?(?:\*/|\Z)"
-    r'|R"(\w{0,16})\(.*?(?:\)\1"|\Z)|"(?:\\.|[^"\\\n])*"'
-    r"|(?<!\w)'(?:\\.|[^'\\\n])+'",
-    re.DOTALL,
-)
-"""Comments, strings and characters."""
 
 
 def find_violations(source: str) -> list[Violation]:
@@ -71,34 +44,9 @@ def _string_literals(tree: ast.Module) -> list[tuple[str, int]]:
 
 
 def _check_cpp(text: str, line: int) -> list[Violation]:
-    joined = _as_compiled(text)
-    violations = [Violation(rule="forbidden_include", evidence=found, line=line) for found in foul_includes(text)]
-    for name in foul_words(text):
-        number = line + joined[: joined.find(name)].count("\n")
-        violations.append(Violation(rule="forbidden_cpp", evidence=name, line=number))
-    return violations
-
-
-def foul_includes(text: str) -> list[str]:
-    """Include directives of C++ text that name no header of `ALLOWED_INCLUDE`."""
-    found = []
-    for match in _INCLUDE.finditer(_TEXT.sub(lambda it: " " if it[0].startswith("/") else it[0], _as_compiled(text))):
-        target = match.group(2).strip()
-        if match.group(1) != "include" or not re.fullmatch(r'[<"](.*)[>"]', target):
-            found.append(f"#{match.group(1)} {target}"[:200])
-        elif not ALLOWED_INCLUDE.fullmatch(target[1:-1]):
-            found.append(f"#include {target}"[:200])
-    return found
-
-
-def foul_words(text: str) -> list[str]:
-    """Words of C++ text, outside comments and strings, that `FORBIDDEN_CPP` matches."""
-    return sorted({match.group(0) for match in FORBIDDEN_CPP.finditer(_TEXT.sub(" ", _as_compiled(text)))})
-
-
-def _as_compiled(text: str) -> str:
-    """Continued lines joined, digraphs replaced."""
-    return text.replace("\\\n", "").replace("%:", "#")
+    includes = [Violation(rule="forbidden_include", evidence=found, line=line) for found in foul_includes(text)]
+    words = [Violation(rule="forbidden_cpp", evidence=name, line=line + below) for name, below in foul_words(text)]
+    return includes + words
 
 
 EXAMPLE = '''\

@@ -18,12 +18,13 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.table import Table
 
+from kernelrl import dialects
 from kernelrl.candidate import Candidate
-from kernelrl.commands.check import detect_dialect
 from kernelrl.configs import to_dict
 from kernelrl.console import make_console, track
 from kernelrl.errors import UserError
-from kernelrl.executor.api import Request, deciding_settings, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import Request, deciding_settings
 from kernelrl.records import Ledger, Record, write_json
 from kernelrl.stage_folder import open_stage
 from kernelrl.stats import fast_p, geometric_mean
@@ -198,7 +199,7 @@ def _judge(
     requests = []
     for sample in missing:
         source = sample.path.read_text(encoding="utf-8", errors="replace")
-        dialect = detect_dialect(source)
+        dialect = dialects.detect(source)
         task = problems[sample.level, sample.problem]
         requests.append(Request(task=task, candidate=Candidate(source=source, dialect=dialect), dialect=dialect))
     with make_executor(to_dict(cfg.executor)) as executor, track(len(samples), "judging", len(verdicts)) as progress:

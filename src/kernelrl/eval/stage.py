@@ -28,7 +28,8 @@ from kernelrl.errors import UserError
 from kernelrl.eval import kernelbench, metrics
 from kernelrl.eval.provenance import git_version, package_versions
 from kernelrl.eval.table import make_table
-from kernelrl.executor.api import Executor, Request, deciding_settings, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import Executor, Request, deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.policies.prompts import Message, to_text
 from kernelrl.records import Ledger, Record, digest, write_json

@@ -63,6 +63,9 @@ class ClusterSettings(BaseModel):
     """File with the shared executor's token; None: the token is in KERNELRL_EXECUTOR_TOKEN."""
 
 
+DEFAULT_LOCK_FILE = "/tmp/kernelrl-timing.lock"
+
+
 class ExecutorSettings(BaseModel):
     """Settings of an execution engine (`configs/executor`)."""
 
@@ -110,17 +113,26 @@ class ExecutorSettings(BaseModel):
 
     None: CUDA for `DEFAULT_ARCH`, Triton not at all (its interpreter runs it)."""
     build_timeout_s: PositiveFloat = 60.0
-    """Time for one native build (in seconds)."""
+    """CPU time for one native build (in seconds)."""
     load_timeout_s: PositiveFloat = 30.0
-    """Time for importing the candidate and constructing `ModelNew`, builds not counted (in seconds)."""
+    """Limit for importing the candidate and constructing `ModelNew`, builds not counted (in seconds of CPU time of one
+    thread, or of waiting; docs/executor.md)."""
     run_timeout_s: PositiveFloat = 10.0
-    """Time for one call of `forward` (in seconds)."""
+    """Limit for one call of `forward` (in seconds, as `load_timeout_s`)."""
     memory_mb: PositiveInt = 4096
     """Private memory that a candidate may allocate (in MiB)."""
     output_mb: PositiveInt = 16
     """Size of any file that a candidate writes (in MiB)."""
     cache_dir: str = "~/.cache/kernelrl"
     """Folder of the build cache and the verdict cache."""
+    build_cache_mb: PositiveInt = 8192
+    """Size of the builds that are kept (in MiB); those used longest ago go first."""
+    verdict_cache_mb: PositiveInt = 4096
+    """Size of the verdicts that are kept (in MiB)."""
+    cache_days: PositiveFloat = 90.0
+    """A build that nobody has used for so long is removed (in days)."""
+    lock_file: str = DEFAULT_LOCK_FILE
+    """File that the executors of this machine lock while they time: one at a time does."""
     verdict_cache: bool = True
     allow_missing: tuple[Layer, ...] = ()
     """Layers of confinement without which candidates may run where the machine does not offer them."""
@@ -133,7 +145,9 @@ DEFAULT_ARCH = "sm_90"
 MAX_STARTS = 3
 """Number of times that a request is handed to a service or a machine before its verdict is `infrastructure`."""
 
-INCIDENTAL = frozenset({"cache_dir", "cluster", "engine", "verdict_cache", "workers"})
+INCIDENTAL = frozenset(
+    "build_cache_mb cache_days cache_dir cluster engine lock_file verdict_cache verdict_cache_mb workers".split()
+)
 """Settings that do not change what a verdict says."""
 
 
@@ -184,25 +198,6 @@ class Executor(Protocol):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def make_executor(settings: ExecutorSettings | Mapping[str, Any] | None = None) -> Executor:
-    """Start the engine that the settings name.
-
-    The local one is cheap: its processes start with the first request. The one on a Ray cluster waits for its nodes.
-
-    Raises:
-        UserError: the settings ask for what is not there: a device, Ray, a cluster, nodes, a shared executor.
-    """
-    if not isinstance(settings, ExecutorSettings):
-        settings = ExecutorSettings.model_validate(settings or {})
-    if settings.engine == "ray":
-        from kernelrl.executor.engines.ray_engine import RayExecutor
-
-        return RayExecutor(settings)
-    from kernelrl.executor.engines.local import LocalExecutor
-
-    return LocalExecutor(settings)
 
 
 def group_equal(requests: Sequence[Request]) -> list[list[int]]:

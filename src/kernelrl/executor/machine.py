@@ -13,6 +13,8 @@ from pathlib import Path
 
 import torch
 
+from kernelrl.executor.quota import num_cores
+
 COMPILERS = {"cpp": ("g++", "apt-get install g++"), "cuda": ("nvcc", "pip install nvidia-cuda-nvcc")}
 """By dialect: the program that builds it, and the line that installs the program."""
 
@@ -29,8 +31,7 @@ def missing_compiler(dialect: str) -> str | None:
 def fingerprint() -> str:
     """Processor, cores, device and toolchain in one line."""
     device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU"
-    cores = len(os.sched_getaffinity(0))
-    return f"{processor()} x{cores} | {device} | torch {torch.__version__} | {compiler() or 'no C++ compiler'}"
+    return f"{processor()} x{num_cores()} | {device} | torch {torch.__version__} | {compiler() or 'no C++ compiler'}"
 
 
 @cache
@@ -79,6 +80,15 @@ def native_target() -> str:
     command = ["g++", "-march=native", "-Q", "--help=target"]
     options = subprocess.run(command, capture_output=True, env=os.environ | {"LC_ALL": "C"}).stdout
     return hashlib.sha256(options).hexdigest()[:16]
+
+
+@cache
+def linker() -> tuple[str, ...]:
+    """The compiler's flag for the fastest linker that is here; nothing: its own."""
+    for name in ("mold", "lld", "gold"):
+        if shutil.which(name if name == "mold" else f"ld.{name}"):
+            return (f"-fuse-ld={name}",)
+    return ()
 
 
 @cache

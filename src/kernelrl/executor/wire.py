@@ -6,16 +6,21 @@ and lists, tuples and dicts of them. Tensors travel beside the tree, as specific
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import socket
 import struct
-import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+MAX_VALUES = 4096
+"""Tensors, numbers and other leaves of one tree."""
+LONG_CHARS = 10_000
+"""A text that, with every character escaped, fits into a socket's buffer beside the rest of a message."""
 _SURROGATE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
@@ -35,27 +40,43 @@ def send(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()
     sock.sendall(data[sent:])
 
 
-def receive(sock: socket.socket, max_fds: int = 0, deadline: float | None = None) -> tuple[dict[str, Any], list[int]]:
-    """Receive one message and its file descriptors, before `deadline` (on `time.monotonic`'s clock).
+def is_long(message: dict[str, Any]) -> bool:
+    """Whether a message may be too long for a socket whose other end does not read."""
+    return any(isinstance(value, str) and len(value) > LONG_CHARS for value in message.values())
+
+
+def receive(
+    sock: socket.socket,
+    max_fds: int = 0,
+    wait: Callable[[], None] | None = None,
+    max_bytes: int = MAX_MESSAGE_BYTES,
+) -> tuple[dict[str, Any], list[int]]:
+    """Receive one message and its file descriptors.
+
+    Args:
+        sock: where it comes from.
+        max_fds: descriptors that may come along.
+        wait: called before each read; returns when there is something to read, or raises. None: wait for ever.
+        max_bytes: length of the longest message that is taken.
 
     Raises:
-        WireError: the peer is gone, or what it sent is not a JSON object of at most `MAX_MESSAGE_BYTES`.
-        TimeoutError: the deadline passed, however slowly the peer kept talking.
+        WireError: the peer is gone, or what it sent is not a JSON object of at most `max_bytes`.
     """
     fds: list[int] = []
     if max_fds:
-        _set_timeout(sock, deadline)
+        if wait is not None:
+            wait()
         data, fds, _, _ = socket.recv_fds(sock, _HEADER.size, max_fds)
         if not data:
             raise WireError("connection closed")
-        data += _receive_exactly(sock, _HEADER.size - len(data), deadline)
+        data += _receive_exactly(sock, _HEADER.size - len(data), wait)
     else:
-        data = _receive_exactly(sock, _HEADER.size, deadline)
+        data = _receive_exactly(sock, _HEADER.size, wait)
     (length,) = _HEADER.unpack(data)
-    if length > MAX_MESSAGE_BYTES:
+    if length > max_bytes:
         raise WireError(f"message of {length} bytes is too long")
     try:
-        text = _receive_exactly(sock, length, deadline).decode()
+        text = _receive_exactly(sock, length, wait).decode()
         message = json.loads(_SURROGATE.sub("\\\\ufffd", text) if "\\ud" in text.lower() else text)
     except (ValueError, RecursionError):
         raise WireError("message is not JSON") from None
@@ -64,18 +85,11 @@ def receive(sock: socket.socket, max_fds: int = 0, deadline: float | None = None
     return message, fds
 
 
-def _set_timeout(sock: socket.socket, deadline: float | None) -> None:
-    if deadline is not None:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            raise TimeoutError
-        sock.settimeout(remaining)
-
-
-def _receive_exactly(sock: socket.socket, length: int, deadline: float | None) -> bytes:
+def _receive_exactly(sock: socket.socket, length: int, wait: Callable[[], None] | None) -> bytes:
     chunks = []
     while length:
-        _set_timeout(sock, deadline)
+        if wait is not None:
+            wait()
         try:
             chunk = sock.recv(min(length, 1 << 20))
         except ConnectionError:
@@ -91,8 +105,14 @@ def flatten(tree: Any, tensors: list[torch.Tensor]) -> Any:
     """JSON form of a tree; its tensors are appended to `tensors` and stand in the form as `{"tensor": index}`.
 
     Raises:
-        TypeError: names the type that cannot travel.
+        TypeError: names the type that cannot travel, or says that there are more than `MAX_VALUES` values.
     """
+    return _flatten(tree, tensors, itertools.count(1))
+
+
+def _flatten(tree: Any, tensors: list[torch.Tensor], numbers: Iterator[int]) -> Any:
+    if next(numbers) > MAX_VALUES:
+        raise TypeError(f"more than {MAX_VALUES} values cannot be passed to or from a kernel")
     if isinstance(tree, torch.Tensor):
         tensors.append(tree)
         return {"tensor": len(tensors) - 1}
@@ -101,11 +121,12 @@ def flatten(tree: Any, tensors: list[torch.Tensor]) -> Any:
     if type(tree) is float:
         return {"float": tree.hex()}
     if isinstance(tree, list):  # of the base class, like the others: a subclass could compute when it is read
-        return {"list": [flatten(item, tensors) for item in list.__iter__(tree)]}
+        return {"list": [_flatten(item, tensors, numbers) for item in list.__iter__(tree)]}
     if isinstance(tree, tuple):
-        return {"tuple": [flatten(item, tensors) for item in tuple.__iter__(tree)]}
+        return {"tuple": [_flatten(item, tensors, numbers) for item in tuple.__iter__(tree)]}
     if isinstance(tree, dict):
-        return {"dict": [[flatten(key, tensors), flatten(value, tensors)] for key, value in dict.items(tree)]}
+        pairs = dict.items(tree)
+        return {"dict": [[_flatten(key, tensors, numbers), _flatten(value, tensors, numbers)] for key, value in pairs]}
     if isinstance(tree, torch.dtype | torch.device):
         return {type(tree).__name__: str(tree)}
     raise TypeError(f"values of type {type(tree).__name__} cannot be passed to a kernel")

@@ -17,7 +17,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 from kernelrl.configs import read_node, to_dict
 from kernelrl.data.tables import TASKS_TRAIN, read_table
-from kernelrl.executor.api import deciding_settings, make_executor
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
 from kernelrl.grpo.judge import Judge, SharedJudge

@@ -56,7 +56,7 @@ class Verifier:
         if cfg.model is None:
             raise UserError("verifier.model is not set; give the name of a served model")
         self._identity = f"{cfg.model}\0{cfg.request}"
-        self._cache = diskcache.Cache(Path(cfg.cache_dir).expanduser())
+        self._cache = diskcache.Cache(Path(cfg.cache_dir).expanduser(), eviction_policy="none")
         self._endpoint = Endpoint(cfg, "verifier")
         (first,) = self._endpoint.ask([{"role": "user", "content": "Answer with this line: SCORE: 1"}], [0])
         if (failure := first.result().failure) is not None:

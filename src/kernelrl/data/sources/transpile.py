@@ -18,29 +18,32 @@ from kernelrl.task import Given, Task
 
 
 def load(cfg: DictConfig) -> TaskSplit:
-    """Tasks with a kernel to translate, in the order of the earlier curation; the last `num_heldout` are held out.
+    """Tasks with a kernel to translate, in the order of the earlier curation and in its split.
+
+    So no task that was held out there is trained on here.
 
     Args:
-        cfg: `given` (`curate.verified` of a curation), `accept` (statuses of verdicts), `num_train` (null: all the
-            others), `num_heldout`.
+        cfg: `given` (`curate.verified` of a curation), `accept` (statuses of verdicts), `num_train` and `num_heldout`
+            (null: all).
 
     Raises:
-        UserError: the folder is not given or no curation's, or too few of its tasks have such a kernel.
+        UserError: the folder is not given or no curation's, or none of its tasks of a split has such a kernel.
     """
     if cfg.given is None:
         raise UserError(
             "tasks.given is not set; give the folder `verified` of a curation in the dialect to translate from"
         )
     folder = Path(cfg.given).expanduser()
-    found: dict[str, Task] = {}
+    splits: dict[str, dict[str, Task]] = {"train": {}, "heldout": {}}
     for task, row in read_verified(folder, frozenset(cfg.accept)):
         given = Given(dialect=row["dialect"], source=row["kernel"], status=row["verdict"]["status"])
         translated = task.model_copy(update={"given": given, "id": f"{task.id}/from-{given.dialect}"})
-        found.setdefault(task.id, translated)
-    if len(found) <= cfg.num_heldout:
-        raise UserError(
-            f"tasks.given={folder}: {len(found)} task(s) have a kernel with a verdict of {', '.join(cfg.accept)}; "
-            f"more than tasks.num_heldout={cfg.num_heldout} are needed"
-        )
-    tasks, apart = list(found.values()), len(found) - cfg.num_heldout
-    return TaskSplit(tasks[:apart], tasks[apart:], cfg.num_train, cfg.num_heldout)
+        splits[row["split"]].setdefault(task.id, translated)
+    for name, tasks in splits.items():
+        if not tasks:
+            raise UserError(
+                f"tasks.given={folder}: no {name} task has a kernel with a verdict of {', '.join(cfg.accept)}; verify "
+                f"more there: curate.num_triples=, curate.num_heldout_triples="
+            )
+    train, heldout = (list(tasks.values()) for tasks in splits.values())
+    return TaskSplit(train, heldout, cfg.num_train, cfg.num_heldout)

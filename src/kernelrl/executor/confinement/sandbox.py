@@ -277,6 +277,7 @@ def _filter_system_calls(may_exec: bool, sealed: bool) -> bool:
             for command in commands:
                 rules.add_rule(denied, name, seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, command))
         rules.add_rule(denied, "tkill")
+        rules.add_rule(denied, "prctl", seccomp.Arg(0, seccomp.EQ, _PR_SET_PDEATHSIG))  # it dies with its parent
         rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
         if sealed:
             _forbid_executable_memory(rules, denied)

@@ -15,7 +15,7 @@ import torch
 import tvm_ffi
 from torch import nn
 
-from kernelrl.executor.note import argument_of
+from kernelrl.executor.processes.note import argument_of
 
 DTYPES = (
     torch.float32,

@@ -32,9 +32,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor import wire
-from kernelrl.executor.building.cubin import recorded_launches
 from kernelrl.executor.confinement.sandbox import Limits, confine, tie_to_parent
 from kernelrl.executor.contest import allocator
+from kernelrl.executor.contest.call_region import CallRegion
 from kernelrl.executor.contest.closed_pages import (
     Helper,
     Plumbing,
@@ -44,8 +44,9 @@ from kernelrl.executor.contest.closed_pages import (
     work_in_parallel,
 )
 from kernelrl.executor.contest.gpu import Gpu, library_share
-from kernelrl.executor.note import Note, describe_operator
-from kernelrl.executor.processes.warming import SPIN_COUNT
+from kernelrl.executor.contest.launches import recorded_launches
+from kernelrl.executor.legality.reading import read
+from kernelrl.executor.processes.note import Note, describe_operator
 
 MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
@@ -57,8 +58,8 @@ class ModelNew(nn.Module):
     def forward(self):
         return torch.empty(8).add_(1.0)
 """
-SETTLING_ROUNDS, SETTLING_S = 2, 0.01
-"""Calls before the first timed one: at most so many of each kind, and none after so long (in seconds)."""
+FIRST_FREE, MAX_FD = 4, 4096
+"""Descriptors from the first on are closed: below are the log and the socket."""
 FOLDERS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")
 """Environment variables that name the scratch folder."""
 
@@ -81,6 +82,7 @@ def main(sock: socket.socket, log: int, note_fd: int, spec: dict[str, Any]) -> N
     scratch, modules = Path(spec["scratch"]), Path(spec["modules"])
     path, cuda = os.environ.get("PATH", os.defpath), spec["device"] == "cuda"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    spin_count = os.environ["GOMP_SPINCOUNT"]
     os.environ.clear()
     os.environ.update({name: str(scratch) for name in FOLDERS})
     tempfile.tempdir = str(scratch)  # the forkserver may have looked for one already
@@ -92,7 +94,7 @@ def main(sock: socket.socket, log: int, note_fd: int, spec: dict[str, Any]) -> N
         os.environ["TRITON_INTERPRET"] = "1"
         _prepare_interpreter()
     # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
-    os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), SPIN_COUNT
+    os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), spin_count
     limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
     layers = confine(
         scratch,
@@ -140,8 +142,8 @@ def _keep_only(sock: socket.socket, log: int) -> int:
     os.dup2(log, 2)
     if sock_fd != 3:
         os.dup2(sock_fd, 3)
-    os.closerange(4, 4096)
-    return 3
+    os.closerange(FIRST_FREE, MAX_FD)
+    return FIRST_FREE - 1
 
 
 class _Contestant:
@@ -151,12 +153,10 @@ class _Contestant:
         self.gpu = gpu
         self.note = note
         self.helper = helper
-        self.held: list[
-            list[torch.Tensor]
-        ] = []  # outputs of the last two calls: their memory cannot be handed out again
+        self.region: CallRegion | None = None
+        self.held: list[list[torch.Tensor]] = []  # what the last two answers describe, unless it lies in the region
         self.args: tuple[Any, ...] = ()
         self.called = False
-        self.roomy = gpu is not None
         self.shown: dict[str, Any] = {}  # the module's constants as written, of those that have had other values
         _route_builds(self._build)
 
@@ -164,13 +164,13 @@ class _Contestant:
         """Touch the memory that every candidate will: after a fork, the first write to each page copies it."""
         self.do_load(REHEARSAL, "ModelNew", init=[], init_tensors=[], seed=0)
         self.do_state()
-        self.do_trace()
+        self.do_run(recorded=True)
         allocator.give_back()
         self.called = False
 
     def serve(self) -> None:
         while True:
-            message, fds = wire.receive(self.sock, max_fds=1)
+            message, fds = wire.receive(self.sock, max_fds=2)
             nonce = message.pop("nonce")
             operation = getattr(self, "do_" + message.pop("do"))
             try:
@@ -178,6 +178,10 @@ class _Contestant:
             except BaseException as error:
                 reply = {"failed": type(error).__name__, "message": _explain(error)}
             wire.send(self.sock, reply | {"nonce": nonce})
+
+    def do_read(self, source: str, dialect: str, static_rules: bool) -> dict[str, Any]:
+        """Parse a text and hold it against the static rules, before anything of it runs."""
+        return read(source, dialect, static_rules)
 
     def do_load(
         self,
@@ -212,15 +216,18 @@ class _Contestant:
         form = wire.flatten(tuple(arguments), tensors)
         return {"loaded": True, "init": form, "init_tensors": [_literal(tensor) for tensor in tensors]}
 
-    def do_attach(self, fd: int, size: int) -> dict[str, Any]:
-        """Map the memory through which inputs arrive."""
-        self.arena = mmap.mmap(fd, size)
-        os.close(fd)
+    def do_attach(self, *fds: int, sizes: list[int]) -> dict[str, Any]:
+        """Map the memory through which inputs arrive and, but on a GPU, that of the tensors of a call."""
+        self.arena = mmap.mmap(fds[0], sizes[0])
+        os.close(fds[0])
         self.host = self.inputs = torch.frombuffer(self.arena, dtype=torch.uint8)
         if self.gpu is not None:
             self.gpu.attach(self.host)
             self.inputs = self.gpu.inputs
-        return {"attached": self.inputs.data_ptr()}
+            return {"attached": [self.inputs.data_ptr()]}
+        self.region = CallRegion(fds[1], sizes[1])
+        os.closerange(FIRST_FREE, MAX_FD)  # mappings hold on to descriptors of memory that could be mapped executable
+        return {"attached": [self.inputs.data_ptr(), self.region.address]}
 
     def do_arrange(self, form: Any, tensors: list[dict[str, Any]]) -> dict[str, Any]:
         """Make the arguments of `forward` from views of that memory."""
@@ -239,50 +246,32 @@ class _Contestant:
         self.args = wire.unflatten(form, views)
         return {"arranged": True}
 
-    def do_run(self) -> dict[str, Any]:
-        """Call `forward` on the inputs."""
-        outputs = self.model(*self.args)
-        if self.gpu is not None:
-            self.gpu.finish()
-        return self._answer(outputs)
+    def do_run(self, recorded: bool = False, profiled: bool = False) -> dict[str, Any]:
+        """Call `forward` on the inputs.
 
-    def do_warm(self) -> dict[str, Any]:
-        """Call `forward` on the inputs of the call before, so that the next finds its code and memory at hand."""
-        self.model(*self.args)
-        if self.gpu is not None:
-            self.gpu.finish()
-        return {"warm": True}
-
-    def do_settle(self) -> dict[str, Any]:
-        """Call `forward` untimed in the ways that alternate while it is timed, until it runs as it then will."""
-        allocator.keep(garbage=False)
-        started = time.perf_counter()
-        for _ in range(SETTLING_ROUNDS):
-            self.do_warm()
-            self.do_run()
-            if not self.roomy:
-                self.roomy = True
-                allocator.make_room(sum(tensor.nbytes for tensor in self.held[-1]))
-            if time.perf_counter() - started > SETTLING_S:
-                break
-        return {"settled": True}
-
-    def do_stage(self) -> dict[str, Any]:
-        """Bring the inputs in the arena to the device."""
-        assert self.gpu is not None
-        self.gpu.stage(self.host)
-        return {"staged": True}
-
-    def do_fetch(self) -> dict[str, Any]:
-        """Bring the last call's outputs to the host, and the inputs back to the arena."""
-        assert self.gpu is not None
-        return {"tensors": [wire.describe(tensor) for tensor in self.gpu.fetch(self.host, self.held[-1])]}
-
-    def do_trace(self, profiled: bool = False) -> dict[str, Any]:
-        """Call `forward` once and record library operators, their share of the time, and Triton's launches.
-
-        On a GPU the share is measured where `profiled`, which takes long.
+        Args:
+            recorded: note library operators, their share of the time, and Triton's launches.
+            profiled: on a GPU, measure that share, which takes long.
         """
+        seen: dict[str, Any] = {}
+        if self.region is not None:
+            self.region.begin()
+        try:
+            outputs = self._recorded_call(seen, profiled) if recorded else self.model(*self.args)
+            if self.gpu is not None:
+                self.gpu.finish()
+            reply = self._report(outputs) | seen
+        finally:
+            outputs = None
+            if self.region is not None:
+                self.held.clear()  # the referee reads outputs where they have been
+                seen["spans"] = self.region.end()
+        if not self.called:
+            self.called = True
+            allocator.keep()  # memory is measured in the first call
+        return reply | seen
+
+    def _recorded_call(self, seen: dict[str, Any], profiled: bool) -> Any:
         self.note.clear()
         with OperatorRecord(self.note) as record, recorded_launches() as launches:
             share: float | None = None
@@ -295,8 +284,19 @@ class _Contestant:
             else:
                 outputs = self.model(*self.args)
                 self.gpu.finish()
-        seen = {"operators": dict(record.counts), "library_share": share, "launches": launches}
-        return self._answer(outputs) | seen
+        seen.update(operators=dict(record.counts), library_share=share, launches=launches)
+        return outputs
+
+    def do_stage(self) -> dict[str, Any]:
+        """Bring the inputs in the arena to the device."""
+        assert self.gpu is not None
+        self.gpu.stage(self.host)
+        return {"staged": True}
+
+    def do_fetch(self) -> dict[str, Any]:
+        """Bring the last call's outputs to the host, and the inputs back to the arena."""
+        assert self.gpu is not None
+        return {"tensors": [wire.describe(tensor) for tensor in self.gpu.fetch(self.host, self.held[-1])]}
 
     def do_null(self) -> dict[str, Any]:
         """Do nothing, to time the way there and back."""
@@ -336,14 +336,6 @@ class _Contestant:
         state["random numbers"] = [zlib.crc32(each.numpy().tobytes()) for each in random_states]
         return {"state": state | _read_settings()}
 
-    def _answer(self, outputs: Any) -> dict[str, Any]:
-        """Report outputs of `forward`. Memory is measured in the first call; from then on, what is freed is kept."""
-        reply = self._report(outputs)
-        if not self.called:
-            self.called = True
-            allocator.keep(garbage=True)
-        return reply
-
     def _report(self, tree: Any) -> dict[str, Any]:
         tensors: list[torch.Tensor] = []
         form = wire.flatten(tree, tensors)
@@ -365,12 +357,13 @@ class _Contestant:
                     replay(operators)
                 return
             self.do_arrange({"tuple": []}, [])
-            self.do_trace()
+            self.do_run(recorded=True)
             self.do_run()
             work_in_parallel(copies)
             self.model = Plumbing(copies, inputs=[])
-            for call in (self.do_trace, self.do_warm, self.do_null, self.do_state, self.do_settle):
-                call()
+            self.do_run(recorded=True)
+            self.do_null()
+            self.do_state()
 
         return {"pages": find_needed(self.helper, ranges, work)}
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import math
 import os
-import select
+import resource
+import selectors
 import socket
 import sys
 from pathlib import Path
@@ -23,7 +25,7 @@ if __name__ == "__main__":
 
 from kernelrl.executor import wire  # noqa: E402
 from kernelrl.executor.contest import contestant  # noqa: E402
-from kernelrl.executor.note import Note  # noqa: E402
+from kernelrl.executor.processes.note import Note  # noqa: E402
 
 COLLAPSE_AT = 16
 """The fork before which this process's memory is put into huge pages.
@@ -49,14 +51,16 @@ def main(control: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     wire.send(control, {"ready": True})
-    children: dict[Any, int] = {}  # pid by pidfd: SIGCHLD would wake this process whenever a child is stopped, too
+    news = selectors.DefaultSelector()  # children by pidfd: SIGCHLD would come whenever a child is stopped, too
+    news.register(control, selectors.EVENT_READ)
     while True:
-        readable, _, _ = select.select([control, *children], [], [])
-        for pidfd in children.keys() & set(readable):
-            pid = children.pop(pidfd)
-            os.close(pidfd)
-            wire.send(control, {"exited": pid, "status": os.waitpid(pid, 0)[1]})
-        if control in readable:
+        readable = [key for key, _ in news.select()]
+        for key in readable:
+            if (pid := key.data) is not None:
+                news.unregister(key.fd)
+                os.close(key.fd)
+                wire.send(control, {"exited": pid, "status": os.waitpid(pid, 0)[1]})
+        if any(key.data is None for key in readable):
             try:
                 request, fds = wire.receive(control, max_fds=3)
             except wire.WireError:
@@ -67,7 +71,7 @@ def main(control: socket.socket) -> None:
             pid = os.fork()
             if pid == 0:
                 _become(request, fds)
-            children[os.pidfd_open(pid)] = pid
+            news.register(os.pidfd_open(pid), selectors.EVENT_READ, data=pid)
             for fd in fds:
                 os.close(fd)
             wire.send(control, {"spawned": token, "pid": pid})
@@ -119,7 +123,13 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
 
 
 def _compile(
-    log: int, command: list[str], folder: str, readable: list[str], memory_bytes: int, file_bytes: int
+    log: int,
+    command: list[str],
+    folder: str,
+    readable: list[str],
+    memory_bytes: int,
+    file_bytes: int,
+    cpu_s: float,
 ) -> None:
     """Run a compiler on untrusted text: it may read headers and write to its own folder, and nothing else."""
     tie_to_parent()
@@ -136,6 +146,8 @@ def _compile(
         own_processes=True,
         filtered=False,
     )
+    cpu_limit = math.ceil(cpu_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 5))  # of each of its processes
     compiler = os.fork()
     if compiler:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(compiler, 0)[1]) & 0xFF)

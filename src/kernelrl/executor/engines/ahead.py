@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kernelrl import dialects
-from kernelrl.candidate import ENTRY_POINT
+from kernelrl.candidate import ENTRY_POINT, MAX_SOURCE_CHARS
 from kernelrl.executor.api import ExecutorSettings, Request
 from kernelrl.executor.building.builder import BadUnit, Builder
 from kernelrl.executor.judging.findings import Findings
 from kernelrl.executor.judging.referee import MAX_BUILDS
+from kernelrl.executor.legality.reading import READING_S
 from kernelrl.executor.processes.cores import Cores
-from kernelrl.executor.processes.process import Needs, Process, ProcessFailure
+from kernelrl.executor.processes.process import CANDIDATE_MESSAGE_BYTES, Needs, Process, ProcessFailure
 from kernelrl.verdict import Verdict
 
 NATIVE = ("cpp", "cuda")
@@ -50,23 +50,21 @@ def build_ahead(
     """
     started = time.monotonic()
     found = Findings()
-    if request.candidate is not None and not _is_illegal(request.candidate.source, request.dialect, settings):
+    if request.candidate is not None and len(request.candidate.source) <= MAX_SOURCE_CHARS:
         process = start("nothing")
+        process.max_message_bytes = CANDIDATE_MESSAGE_BYTES
         try:
             with cores.preparing():
+                question = {"do": "read", "source": request.candidate.source, "dialect": request.dialect}
+                answer = cores.ask(process, question | {"static_rules": settings.static_rules}, READING_S)
+                if answer.get("violations") != []:
+                    raise BadUnit("illegal", "found out where it is judged")
                 _serve_builds(process, request.candidate.source, settings, builder, cores, gpu_arch, found)
         except (ProcessFailure, BadUnit):
             pass
         finally:
             process.close()
     return found.verdict(request, settings, "not_run", "Built ahead, not run.", time.monotonic() - started)
-
-
-def _is_illegal(source: str, dialect: str, settings: ExecutorSettings) -> bool:
-    try:
-        return bool(settings.static_rules and dialects.get(dialect).find_violations(source))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
 
 
 def _serve_builds(

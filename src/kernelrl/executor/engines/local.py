@@ -31,6 +31,7 @@ from kernelrl.executor.api import (
     group_equal,
     not_known,
 )
+from kernelrl.executor.quota import num_workers
 from kernelrl.verdict import Verdict
 
 MALLOC = {"MALLOC_ARENA_MAX": "1"}
@@ -69,6 +70,7 @@ class LocalExecutor(Executor):
         self._numbers = itertools.count()
         self._connection: socket.socket | None = None
         self._service: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
         self._closed = False
         self._judged = self._retried = 0
         self._last_error = ""
@@ -113,7 +115,7 @@ class LocalExecutor(Executor):
         """This machine. As many requests as there are workers count as running."""
         with self._lock:
             waiting = len(self._jobs)
-            running = min(waiting, self.settings.workers or len(os.sched_getaffinity(0)))
+            running = min(waiting, self.settings.workers or num_workers())
             return [
                 NodeHealth(
                     node=platform.node(),
@@ -132,6 +134,9 @@ class LocalExecutor(Executor):
             self._closed = True
             service, self._service = self._service, None
             connection, self._connection = self._connection, None
+            jobs, self._jobs = list(self._jobs.values()), {}
+        for job in jobs:
+            self._lose(job, InfrastructureError("the executor is closed"))
         if connection is not None:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -141,6 +146,8 @@ class LocalExecutor(Executor):
             except subprocess.TimeoutExpired:
                 service.kill()
                 service.wait()
+        if self._reader is not None:
+            self._reader.join()
 
     def _submit(self, job: _Job) -> int:
         with self._lock:
@@ -183,14 +190,18 @@ class LocalExecutor(Executor):
                 pipe.write(json.dumps(told).encode())
             reply, _ = wire.receive(ours)
         except (wire.WireError, OSError):
+            ours.close()
             self._service.kill()
             raise InfrastructureError(
                 f"the executor's service did not start (exit status {self._service.wait()}); see `kernelrl doctor`"
             ) from None
         if "failed" in reply:
+            ours.close()
+            self._service.wait()
             raise InfrastructureError(reply["failed"])
         self._connection = ours
-        threading.Thread(target=self._listen, args=(ours,), daemon=True, name="executor-results").start()
+        self._reader = threading.Thread(target=self._listen, args=(ours,), daemon=True, name="executor-results")
+        self._reader.start()
 
     def _listen(self, connection: socket.socket) -> None:
         while True:

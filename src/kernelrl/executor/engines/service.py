@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known
 from kernelrl.executor.processes.warming import Warming, forkserver_environment, num_threads, start_forkserver
+from kernelrl.executor.quota import num_workers
 
 if __name__ == "__main__":
     TOLD = json.load(sys.stdin)
@@ -42,13 +43,15 @@ import torch  # noqa: E402
 
 from kernelrl.errors import InfrastructureError, TaskError  # noqa: E402
 from kernelrl.executor import machine, wire  # noqa: E402
-from kernelrl.executor.building.builder import KILLED, Builder  # noqa: E402
+from kernelrl.executor.building.builder import Builder  # noqa: E402
+from kernelrl.executor.building.pruning import CacheLimits  # noqa: E402
 from kernelrl.executor.confinement import sandbox  # noqa: E402
 from kernelrl.executor.engines.ahead import build_ahead  # noqa: E402
 from kernelrl.executor.judging.referee import PageLearnt, judge  # noqa: E402
 from kernelrl.executor.judging.reference import Reference  # noqa: E402
-from kernelrl.executor.processes.closed_library import ClosedLibrary, build_helper  # noqa: E402
+from kernelrl.executor.processes.closed_library import ClosedLibrary  # noqa: E402
 from kernelrl.executor.processes.cores import Cores  # noqa: E402
+from kernelrl.executor.processes.helpers import compiled_helper  # noqa: E402
 from kernelrl.executor.processes.process import ForkServer, Needs, Process  # noqa: E402
 from kernelrl.task import Task  # noqa: E402
 from kernelrl.verdict import Verdict  # noqa: E402
@@ -57,6 +60,8 @@ REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
 MAX_LESSONS = 8
 """How often a candidate is judged again because it needed a page of the library that was closed by mistake."""
+REQUEST_BYTES = 1 << 30
+"""Length of the longest request: its sender is trusted, and a candidate that is too long is told so."""
 COMPILED_MB = 256
 """Size of any file that `torch.compile` writes for a reference (in MiB)."""
 
@@ -166,7 +171,7 @@ class Service:
 
     def __init__(self, settings: ExecutorSettings, warming: Warming, secret: str | None = None):
         self.settings = settings
-        self.workers = settings.workers or len(os.sched_getaffinity(0))
+        self.workers = settings.workers or num_workers()
         self.threads = num_threads(settings)
         self.cache = Path(settings.cache_dir).expanduser()
         self.cache.mkdir(parents=True, exist_ok=True)
@@ -174,13 +179,16 @@ class Service:
         own = own_folder(self.cache)
         self.on_gpu = settings.device == "cuda"
         self.scratch = _scratch(own / "scratch")
-        self.helper = str(build_helper(self.cache))
+        self.helper = str(compiled_helper(self.cache, "closed_pages"))
         self.forkserver = ForkServer(warming, on_death=lambda: os._exit(1))  # the client starts another service
-        self.cores = Cores(self.workers, self.on_gpu)
+        self.cores = Cores(self.workers, self.on_gpu, settings.lock_file)
         arch = machine.gpu_arch() if self.on_gpu else None
-        self.builder = Builder(self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch)
+        limits = CacheLimits(settings.build_cache_mb << 20, settings.cache_days)
+        self.builder = Builder(
+            self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch, limits
+        )
         self.references = References(self._reference, self.cores)
-        self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=1 << 32)
+        self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=settings.verdict_cache_mb << 20)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
         self.library = ClosedLibrary(self.cache, lambda: self._fork("library"), self.on_gpu, settings.allow_missing)
         self._fork().close()  # what this machine does not offer is known before the first candidate
@@ -196,9 +204,9 @@ class Service:
                 update = {"task_id": request.task.id, "cached": True}
                 return Verdict.model_validate_json(known).model_copy(update=update)
             found = self._judge(request)
-            if found.status == "killed" and KILLED in found.feedback:
+            if found.status == "killed" and not found.final:
                 found = self._judge(request)  # by itself, or by a machine short of memory: the second time tells
-            if self.settings.verdict_cache and KILLED not in f"{found.feedback} {found.build and found.build.log}":
+            if self.settings.verdict_cache and found.final:
                 self.verdicts.set(key, found.model_dump_json())
         except TaskError as error:
             return _not_known(request, self.settings.device, "task", str(error))
@@ -231,7 +239,7 @@ class Service:
     def _fork(self, needs: Needs = "nothing") -> Process:
         spec = {
             "device": self.settings.device,
-            "memory_bytes": self.settings.memory_mb << 20,
+            "memory_bytes": self.settings.memory_mb << (20 if self.on_gpu else 21),  # as much again to make outputs in
             "file_bytes": (COMPILED_MB if needs in ("jit", "compiler") else self.settings.output_mb) << 20,
             "threads": self.threads,
             "may_exec": needs in ("jit", "compiler"),
@@ -239,7 +247,7 @@ class Service:
             "sealed": needs == "nothing" and not self.on_gpu,
             "helper": self.helper,
         }
-        with self.cores.starting():
+        with self.cores.working():
             process = Process(self.forkserver, spec, self.scratch)
         needed = {"namespaces", "landlock"} | ({"seccomp"} if spec["filtered"] else set())
         needed |= {"noexec"} if spec["sealed"] else set()
@@ -271,8 +279,9 @@ class Service:
 def judging_code() -> str:
     """Digest of the text that judges: verdicts made by another version of it are not recalled."""
     package = Path(__file__).parents[2]
-    texts = [path.read_bytes() for name in ("executor", "dialects") for path in sorted((package / name).rglob("*.py"))]
-    return hashlib.sha256(b"".join(texts)).hexdigest()
+    files = [path for name in ("executor", "dialects") for path in sorted((package / name).rglob("*.*"))]
+    paths = [path for path in files if path.suffix in (".py", ".c")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def _not_known(request: Request, device: str, fault: Literal["task", "executor"], feedback: str) -> Verdict:
@@ -340,7 +349,7 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
 
     while True:
         try:
-            message, _ = wire.receive(client)
+            message, _ = wire.receive(client, max_bytes=REQUEST_BYTES)
         except wire.WireError:
             os._exit(0)
         if "cancel" in message:

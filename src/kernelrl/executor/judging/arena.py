@@ -14,7 +14,9 @@ import torch
 
 from kernelrl.errors import TaskError
 from kernelrl.executor import wire
+from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.judging import compare
+from kernelrl.executor.processes.call_memory import CallMemory, sealed_memory
 from kernelrl.executor.processes.process import Process
 
 
@@ -28,6 +30,10 @@ class Shape:
     form: Any
     native: list[dict[str, Any]]
     """Descriptions of the reference's outputs as the task computes them."""
+    fresh: list[bool]
+    """Of each output: the reference makes it in the call, and does not return an input or what it holds."""
+    shared: set[tuple[int, int]]
+    """Pairs of the reference's outputs that share memory."""
 
 
 @dataclass(frozen=True)
@@ -50,28 +56,33 @@ class Case:
 
 
 class Arena:
-    """Memory shared with one process, through which inputs reach it. Written only while that process is frozen.
+    """Memory shared with one process: for its inputs, and for the tensors of a call. Written only while it is frozen.
 
     Args:
-        num_bytes: its size.
-        on_gpu: the process brings what lies there to its device before each call.
+        num_bytes: size of the inputs.
+        settings: on a GPU the process brings the inputs to its device before each call, and tensors lie there.
     """
 
-    def __init__(self, num_bytes: int, on_gpu: bool):
-        self._fd = os.memfd_create("kernelrl-inputs")
-        os.ftruncate(self._fd, num_bytes)
+    def __init__(self, num_bytes: int, settings: ExecutorSettings):
+        self._fd = sealed_memory("kernelrl-inputs", num_bytes)
         self._map = mmap.mmap(self._fd, num_bytes)
         self._arranged: dict[str, Any] | None = None
-        self._on_gpu = on_gpu
+        self._on_gpu = settings.device == "cuda"
+        self._call = None if self._on_gpu else CallMemory(settings.memory_mb << 20)
+        self._spans: Any = [[0, settings.memory_mb << 20]]
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
         self.address = 0
 
     def attach(self, process: Process, timeout: float) -> None:
-        """Let a process map it, before it sees untrusted text: then the address that it names can be believed."""
-        reply, _ = process.ask({"do": "attach", "size": self.bytes.numel()}, timeout, fds=(self._fd,))
+        """Let a process map it, before it sees untrusted text: then the addresses that it names can be believed."""
+        sizes = [self.bytes.numel()] + ([] if self._call is None else [self._call.num_bytes])
+        fds = (self._fd,) if self._call is None else (self._fd, self._call.fd)
+        reply, _ = process.ask({"do": "attach", "sizes": sizes}, timeout, fds=fds)
         if "failed" in reply:
             raise TaskError(f"inputs of {self.bytes.numel()} bytes cannot be mapped: {reply['message']}")
-        self.address = reply["attached"]
+        self.address, *call_address = reply["attached"]
+        if self._call is not None:
+            [self._call.address] = call_address
         os.close(self._fd)
 
     def arrange(self, layout: dict[str, Any], ask: Callable[[dict[str, Any]], Any]) -> None:
@@ -81,14 +92,38 @@ class Arena:
             self._arranged = layout
 
     def put(self, image: torch.Tensor, ask: Callable[[dict[str, Any]], Any]) -> None:
-        """Write inputs."""
+        """Write the inputs of the next call, and over the memory that it may use.
+
+        Raises:
+            ValueError: the process has not said which memory that is.
+        """
         self.bytes[: image.numel()] = image
-        if self._on_gpu:
+        if self._call is None:
             ask({"do": "stage"})
+        else:
+            self._call.overwrite(self._spans)
 
     def outputs(self, reply: dict[str, Any], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
         """Descriptions of the last call's outputs where they can be read, and the inputs as the call has left them."""
-        return ask({"do": "fetch"}).get("tensors") if self._on_gpu else reply.get("tensors")
+        if self._call is None:
+            return ask({"do": "fetch"}).get("tensors")
+        self._spans = reply.get("spans", self._spans)
+        return reply.get("tensors")
+
+    def is_of_the_call(self, described: dict[str, Any]) -> bool:
+        """Whether an output lies in memory that was overwritten before the call."""
+        return self._call is not None and self._call.holds(described["pointer"], num_bytes_of(described))
+
+    def tensor(self, process: Process, described: dict[str, Any]) -> torch.Tensor:
+        """Copy of an output.
+
+        Raises:
+            ValueError: there is no such memory.
+        """
+        if self._call is None or not self.is_of_the_call(described):
+            return process.tensor(described)
+        flat = self._call.copy(described["pointer"], num_bytes_of(described)).view(wire.DTYPES[described["dtype"]])
+        return flat.as_strided(described["shape"], described["stride"])
 
     def inputs(self, layout: dict[str, Any]) -> list[torch.Tensor]:
         """Copies of the inputs that lie there."""
@@ -104,6 +139,22 @@ class Arena:
     def owns(self, pointer: object) -> bool:
         """Whether an address of the process lies in it."""
         return isinstance(pointer, int) and self.address <= pointer < self.address + self.bytes.numel()
+
+
+def num_bytes_of(described: dict[str, Any]) -> int:
+    """Memory that a tensor spans (see `wire.describe`)."""
+    return wire.span_bytes(described["shape"], described["stride"], wire.DTYPES[described["dtype"]].itemsize)
+
+
+def overlapping(described: list[dict[str, Any]]) -> set[tuple[int, int]]:
+    """Pairs of these tensors whose memory overlaps."""
+    ends = [(item["pointer"], item["pointer"] + num_bytes_of(item)) for item in described]
+    return {
+        (first, second)
+        for second, (low, high) in enumerate(ends)
+        for first, (other_low, other_high) in enumerate(ends[:second])
+        if low < other_high and other_low < high
+    }
 
 
 def span_of(place: dict[str, Any]) -> slice:

@@ -9,7 +9,7 @@ from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.judging.arena import Arena, Case
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.processes.cores import Cores
-from kernelrl.executor.processes.process import Process, ProcessFailure, nothing
+from kernelrl.executor.processes.process import Process, ProcessFailure
 from kernelrl.task import Task
 
 COMPILE_TIMEOUT_S = 180.0
@@ -49,7 +49,7 @@ class Baseline:
         self._task = task
         self._cores = cores
         self._settings = settings
-        self._arena = Arena(arena_bytes, settings.device == "cuda")
+        self._arena = Arena(arena_bytes, settings)
         try:
             self._ask(load | {"compiled": True}, settings.load_timeout_s)
             self._arena.attach(process, settings.load_timeout_s)
@@ -61,11 +61,10 @@ class Baseline:
             self._arena.put(case.image, ask)
             outputs = self._arena.outputs(self._ask({"do": "run"}, COMPILE_TIMEOUT_S), ask)
             if not all(
-                expected.accepts(process.tensor(described))
+                expected.accepts(self._arena.tensor(process, described))
                 for expected, described in zip(case.expected, outputs, strict=True)
             ):
                 raise NoBaseline("torch.compile's outputs are wrong")
-            self._ask({"do": "settle"}, COMPILE_TIMEOUT_S)
         except ProcessFailure as error:
             process.close()
             raise NoBaseline(f"torch.compile {error}") from None
@@ -83,9 +82,10 @@ class Baseline:
         """Time of one call on fresh inputs of the shape that the task shows (in seconds)."""
         try:
             with self.process.pinned():
-                reply, seconds = time_call(self.process, self._arena, case, self._settings, nothing)
+                reply, seconds = time_call(self.process, self._arena, case, self._settings)
         except ProcessFailure as error:
             raise TaskError(f"task {self._task.id}: torch.compile {error}") from None
         if "failed" in reply:
             raise TaskError(f"task {self._task.id}: torch.compile failed: {reply['message']}")
+        self._arena.outputs(reply, lambda message: self._ask(message, self._settings.run_timeout_s))
         return seconds

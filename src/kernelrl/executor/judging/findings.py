@@ -37,6 +37,9 @@ class Call:
     reference: float
     candidate: float
     compiled: float | None
+    before_reference: tuple[float, ...]
+    """Times of the calls of the same process just before, on other inputs."""
+    before_candidate: tuple[float, ...]
 
 
 @dataclass
@@ -61,6 +64,8 @@ class Findings:
     layers: list[str] = field(default_factory=list)
     """Of the confinement of its process, see `Verdict.layers`."""
     log: str = ""
+    final: bool = True
+    """False: the load on the machine may have decided something."""
 
     def widths(self) -> tuple[float, float]:
         """Width of the interval of the median speedup as the calls so far scatter, and as all of them may be off
@@ -153,6 +158,7 @@ class Findings:
             task_id=request.task.id,
             candidate=request.candidate.digest if request.candidate else None,
             status=status,
+            final=self.final,
             stage=self.stage,
             dialect=request.dialect,
             device=settings.device,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import secrets
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
@@ -14,20 +14,22 @@ from typing import Any
 
 import torch
 
-from kernelrl import dialects
-from kernelrl.candidate import ENTRY_POINT
+from kernelrl.candidate import ENTRY_POINT, MAX_SOURCE_CHARS, Candidate
+from kernelrl.errors import InfrastructureError, TaskError
 from kernelrl.executor import machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
-from kernelrl.executor.building.builder import BadUnit, Builder
+from kernelrl.executor.building.builder import BadUnit, Builder, shorten
 from kernelrl.executor.judging import compare
-from kernelrl.executor.judging.arena import Arena, Case
+from kernelrl.executor.judging.arena import Arena, Case, num_bytes_of, overlapping
 from kernelrl.executor.judging.findings import Call, Findings
 from kernelrl.executor.judging.reference import Draw, Reference
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality.operators import library_operators
+from kernelrl.executor.legality.reading import READING_S
 from kernelrl.executor.processes.closed_library import Allowed, Closed, ClosedLibrary, LibraryStaysOpen
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.process import (
+    CANDIDATE_MESSAGE_BYTES,
     ForgedMessage,
     Needs,
     Process,
@@ -39,7 +41,11 @@ from kernelrl.executor.processes.process import (
 from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
 
 RECORDED_ONE_IN = 8
-"""Share of timed calls before which a call is recorded instead, chosen at random."""
+"""Share of turns in which a call is recorded, chosen at random."""
+MORE_PAIRS = 4
+"""Pairs that are added at a time when the first ones leave the interval too wide."""
+LONG_ROW = 0.25
+"""Share of turns in which a program is called twice, not once, before the call that counts."""
 MAX_BUILDS = 16
 """Native modules of one candidate."""
 MAX_ITEMS = 256
@@ -88,23 +94,30 @@ def judge(
     cores.clock.restart()
     found = Findings()
     try:
-        source = _check_statically(request, settings, found)
-        ours = reference()
+        candidate = _candidate_of(request, found)
+        source = candidate.source
         process = start(_needs(request.dialect, settings.device))
+        process.max_message_bytes = CANDIDATE_MESSAGE_BYTES
         found.layers = process.layers
-        contestant = _Contestant(process, ours, settings, cores, found, request.dialect, library)
         try:
+            with cores.preparing():
+                _read(candidate, process, settings, cores, found)
+            ours = reference()
+            contestant = _Contestant(process, ours, settings, cores, found, request.dialect, library)
             with cores.preparing(), cores.on_device():
                 contestant.load(source, builder)
                 contestant.close_library()
                 contestant.run_trials(source, builder)
             interpreted = request.dialect == "triton" and settings.device == "cpu"
             if settings.timing and not interpreted:
-                contestant.prepare_timing()
-                with cores.on_device(), cores.holding(ours.lock), cores.measuring(ours.process, process):
-                    contestant.time_pairs()
+                contestant.prepare_baseline()
+                contestant.time_pairs()
             with cores.on_device():
                 contestant.check_state()
+        except (_Ended, PageLearnt, TaskError, InfrastructureError):
+            raise
+        except Exception as error:
+            raise _blame(error, process, found) from error
         finally:
             found.log = process.log_tail()
             threading.Thread(target=process.close, daemon=True, name="closing").start()
@@ -112,7 +125,7 @@ def judge(
         feedback = ""
         found.stage = "correct"
     except _Ended as end:
-        status, feedback = end.status, end.feedback
+        status, feedback = end.status, shorten(end.feedback)
     return found.verdict(request, settings, status, feedback, time.monotonic() - started, cores.clock.spent())
 
 
@@ -123,23 +136,34 @@ def _needs(dialect: str, device: str) -> Needs:
     return "library" if dialect == "python" else "nothing"
 
 
-def _check_statically(request: Request, settings: ExecutorSettings, found: Findings) -> str:
+def _candidate_of(request: Request, found: Findings) -> Candidate:
     candidate = request.candidate
     if candidate is None:
         found.violations.append(Violation(rule="no_kernel", evidence=f"no complete code block defines {ENTRY_POINT}"))
         raise _Ended("illegal", f"The answer holds no complete code block that defines {ENTRY_POINT}.")
+    if len(candidate.source) > MAX_SOURCE_CHARS:
+        evidence = f"{len(candidate.source)} characters; at most {MAX_SOURCE_CHARS} are read"
+        found.violations.append(Violation(rule="source_too_long", evidence=evidence))
+        raise _Ended("illegal", "The source is too long.")
+    return candidate
+
+
+def _read(candidate: Candidate, process: Process, settings: ExecutorSettings, cores: Cores, found: Findings) -> None:
+    """Have the text parsed and held against the static rules in the process in which it would run."""
+    question = {"do": "read", "source": candidate.source, "dialect": candidate.dialect}
     try:
-        ast.parse(candidate.source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        raise _Ended("compile_error", f"The Python source does not parse: line {line}: {error}") from None
+        answer = cores.ask(process, question | {"static_rules": settings.static_rules}, READING_S)
+    except ProcessFailure as error:
+        raise _broke_off(error, "while its text was read", READING_S, found) from None
+    if "failed" in answer:  # a text that the rules themselves stumble over
+        raise _Ended("compile_error", f"The Python source cannot be read: {answer['message']}")
+    if "unparsable" in answer:
+        raise _Ended("compile_error", f"The Python source does not parse: {answer['unparsable']}")
     found.stage = "parsed"
-    if settings.static_rules:
-        found.violations.extend(dialects.get(candidate.dialect).find_violations(candidate.source))
+    found.violations.extend(Violation(**each) for each in answer["violations"])
     if found.violations:
         raise _Ended("illegal", "Not a genuine kernel.")
     found.stage = "legal"
-    return candidate.source
 
 
 class _Contestant:
@@ -175,10 +199,11 @@ class _Contestant:
         self.interpreted = dialect == "triton" and settings.device == "cpu"
         self.closed: Closed | None = None
         self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
-        self.arena = Arena(ours.arena_bytes, settings.device == "cuda")
+        self.arena = Arena(ours.arena_bytes, settings)
         self.measures_memory = settings.device == "cpu" and dialect != "triton"
         self.state: dict[str, Any] = {}
-        self.outputs: list[list[tuple[int, int]]] = []  # of the last two calls: address and number of bytes
+        self.outputs: list[list[tuple[int, int]]] = []  # on a GPU, of the last two calls: address and number of bytes
+        self.drawn = settings.trials  # draws of the task's own inputs that it has met
 
     def load(self, source: str, builder: Builder) -> None:
         """Import the candidate and construct its model, serving the builds that it asks for."""
@@ -216,6 +241,7 @@ class _Contestant:
             self.found.violations.append(Violation(rule=refusal.rule, evidence=refusal.evidence))
             raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
         self.found.builds.append(built)
+        self.found.final &= built.final
         if self.settings.static_rules and built.foul:
             self.found.violations += [Violation(rule=rule, evidence=evidence) for rule, evidence in built.foul[:20]]
             raise _Ended("illegal", "The native code does what no kernel needs.")
@@ -260,7 +286,9 @@ class _Contestant:
         compare_values = nothing
         for case in cases:
             assert case is not None
-            reply = self._call(case, {"do": "trace", "profiled": found.coverage is None}, compare_values)
+            reply = self._call(
+                case, {"do": "run", "recorded": True, "profiled": found.coverage is None}, compare_values
+            )
             if found.memory is None and reference_peak is not None:
                 peak = self.process.peak_memory(self.ours.arena_bytes)
                 found.memory = Memory(candidate_mb=peak / 2**20, reference_mb=reference_peak / 2**20)
@@ -299,6 +327,8 @@ class _Contestant:
             return self._ask(question, meanwhile)
         except ProcessFailure as error:
             raise self._broke_off(error, "while it ran") from None
+        except ValueError as error:
+            raise self._foul("forged_message", str(error)) from None
 
     def _ask(self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing) -> dict[str, Any]:
         return self.cores.ask(self.process, message, self.settings.run_timeout_s, meanwhile)
@@ -323,17 +353,10 @@ class _Contestant:
         if found.violations:
             raise _Ended("illegal", "PyTorch's operators did the work of the kernel.")
 
-    def prepare_timing(self) -> None:
-        """Whatever timing needs and is not timed, while others may still run."""
-        try:
-            with self.cores.on_device():
-                self.arena.arrange(self.ours.shapes[0].layout, self._ask)
-                self._ask({"do": "settle"})
-                self.outputs.clear()  # those of the trials are gone by now
-        except ProcessFailure as error:
-            raise self._broke_off(error, "before it was timed") from None
+    def prepare_baseline(self) -> None:
+        """Compile the reference, where that is asked for, while others may still run."""
+        cores = self.cores
         if self.settings.compile_baseline:
-            cores = self.cores
             with cores.preparing(), cores.on_device(), cores.holding(self.ours.lock), cores.making_reference():
                 compiled = self.ours.compiled()
             self.found.baseline = compiled if isinstance(compiled, str) else ""
@@ -341,56 +364,85 @@ class _Contestant:
     def time_pairs(self) -> None:
         """Time reference and candidate in turn on unseen inputs until the interval is narrow or the budget is spent.
 
-        Further calls, at unpredictable places, are recorded instead of timed: a candidate that leaves its work to the
-        library when nobody looks must guess when. The outputs of a call are looked at while the next process has its
-        untimed call.
+        Inputs are drawn before the cores are stopped for this candidate, and outputs compared after that.
         """
-        settings, found = self.settings, self.found
+        settings, found, cores = self.settings, self.found, self.cores
         deadline = time.monotonic() + settings.timing_budget_s
-        compiled = self.ours.compiled() if settings.compile_baseline else ""
-        recorded = {secrets.randbelow(settings.min_pairs)}
-        recorded |= {turn for turn in range(settings.max_pairs) if secrets.randbelow(RECORDED_ONE_IN) == 0}
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
-        self.ours.settle()
-        for _ in range(settings.min_pairs):
-            self._ask({"do": "null"})
-            found.overheads.append(self.ours.time_nothing())
-        look = nothing
-        for turn in range(settings.max_pairs):
-            case = self.ours.case(Draw(settings.trials + turn))
-            assert case is not None
-            if turn in recorded:
-                look()  # now: the next call is the same process's, and may write where these outputs lie
-                look = nothing
-                reply, _ = self._time_call(case, nothing, "trace")
-                self._check_call(reply, case)
-                self._judge_operators(reply)
-            reply, reference = self.ours.time(case, look)
-            look = partial(self.ours.check, reply, case)
-            baseline = None if isinstance(compiled, str) else compiled.time(case)
-            reply, candidate = self._time_call(case, look)
-            look = partial(self._check_call, reply, case)
-            found.calls.append(Call(reference, candidate, baseline))
-            if turn + 1 >= settings.min_pairs:
-                scatter, common = found.widths()
-                if scatter < max(settings.target_width, common) or time.monotonic() > deadline:
-                    break
-        look()
+        num_turns = settings.min_pairs
+        while num_turns:
+            with cores.preparing(), cores.on_device(), cores.holding(self.ours.lock), cores.making_reference():
+                rows = [self._draw_row() for _ in range(1 + num_turns)]
+                recorded = {1 + secrets.randbelow(num_turns)} if not found.calls else set()
+                recorded |= {turn for turn in range(1, 1 + num_turns) if secrets.randbelow(RECORDED_ONE_IN) == 0}
+                extra = {turn: self._draw() for turn in recorded}
+            with cores.on_device(), cores.holding(self.ours.lock), cores.measuring(self.ours.process, self.process):
+                checks = self._time_rows(rows, extra)
+            for check in checks:
+                check()
+            if found.errors:
+                raise _Ended("incorrect", f"Wrong output in a timed run: {found.errors[0].message}.")
+            scatter, common = found.widths()
+            wide = scatter >= max(settings.target_width, common) and time.monotonic() < deadline
+            num_turns = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if wide else 0
 
-    def _time_call(self, case: Case, meanwhile: Callable[[], None], do: str = "run") -> tuple[dict[str, Any], float]:
+    def _draw_row(self) -> list[Case]:
+        """Fresh inputs for the calls of one turn: the last one counts, and none can tell whether it is the last."""
+        return [self._draw() for _ in range(3 if secrets.randbelow(1000) < 1000 * LONG_ROW else 2)]
+
+    def _draw(self) -> Case:
+        case = self.ours.case(Draw(self.drawn))
+        self.drawn += 1
+        assert case is not None
+        return case
+
+    def _time_rows(self, rows: list[list[Case]], recorded: dict[int, Case]) -> list[Callable[[], None]]:
+        """Time the calls of some turns; those of the first one only bring both processes to the state of the others.
+
+        Args:
+            rows: inputs of each turn.
+            recorded: by turn, inputs of a further call of the candidate, with a record of operators: one that leaves
+                its work to the library when nobody looks must guess when.
+
+        Returns:
+            What is left to do: the comparisons of all outputs.
+        """
+        found, ours, checks = self.found, self.ours, list[Callable[[], None]]()
+        compiled = ours.compiled() if self.settings.compile_baseline else ""
+        for _ in range(self.settings.min_pairs):
+            self._ask({"do": "null"})
+            found.overheads.append(ours.time_nothing())
+        for turn, row in enumerate(rows):
+            reference, candidate = [], []
+            for case in row:
+                outputs, seconds = ours.time(case)
+                reference.append(seconds)
+            checks.append(partial(ours.check, outputs, case))
+            baseline = None if isinstance(compiled, str) else [compiled.time(case) for case in row][-1]
+            if turn in recorded:
+                reply, _ = self._time_call(recorded[turn], recorded=True)
+                checks.append(self._examine(reply, recorded[turn]))
+                self._judge_operators(reply)
+            for case in row:
+                reply, seconds = self._time_call(case)
+                candidate.append(seconds)
+                checks.append(self._examine(reply, case))
+            self.cores.clock.calls += sum(reference) + sum(candidate)
+            if turn:
+                call = Call(reference.pop(), candidate.pop(), baseline, tuple(reference), tuple(candidate))
+                found.calls.append(call)
+        return checks
+
+    def _time_call(self, case: Case, recorded: bool = False) -> tuple[dict[str, Any], float]:
         try:
-            answered = time_call(self.process, self.arena, case, self.settings, meanwhile, do)
+            answered = time_call(self.process, self.arena, case, self.settings, recorded)
         except ProcessFailure as error:
             raise self._broke_off(error, "while it was timed") from None
-        if self.process.has_children():
+        except ValueError as error:
+            raise self._foul("forged_message", str(error)) from None
+        if self.settings.device == "cuda" and self.process.has_children():
             raise self._foul("background_work", "a process that it started was still running when its call ended")
         return answered
-
-    def _check_call(self, reply: dict[str, Any], case: Case) -> None:
-        """Look at what a call in `time_pairs` has left."""
-        self._examine(reply, case)()
-        if self.found.errors:
-            raise _Ended("incorrect", f"Wrong output in a timed run: {self.found.errors[0].message}.")
 
     def check_state(self) -> None:
         """Parameters, random numbers and global settings must be as they were, unless the reference changes them."""
@@ -443,10 +495,10 @@ class _Contestant:
 
         if errors:
             self.outputs.clear()
-        elif not self.ours.reuses_outputs and not self.ours.returns_input and self._reuses(case, described):
+        elif (reused := self._reused(case, described)) is not None:
             compare_values()
             if not found.errors:  # of what is wrong, that is all there is to say
-                raise self._foul("output_reused", "an output lies in the memory of an earlier call's")
+                raise self._foul("output_reused", reused)
             return nothing
         return compare_values
 
@@ -461,12 +513,22 @@ class _Contestant:
                 if not expected.accepts(inputs[index]):
                     self.found.errors.append(expected.mismatch(trial, case.inputs, inputs[index]))
 
+    def _reused(self, case: Case, described: list[dict[str, Any]]) -> str | None:
+        """What shows that an output was not made in this call, or not by itself; None: nothing does."""
+        if self.settings.device == "cuda":
+            if self.ours.reuses_outputs or self.ours.returns_input or not self._reuses(case, described):
+                return None
+            return "an output lies in the memory of an earlier call's"
+        for index, (item, fresh) in enumerate(zip(described, case.shape.fresh, strict=True)):
+            if fresh and num_bytes_of(item) and not self.arena.is_of_the_call(item):
+                return f"output {index} does not lie in memory that was allocated during the call"
+        for first, second in overlapping(described) - case.shape.shared:
+            return f"outputs {first} and {second} share memory"
+        return None
+
     def _reuses(self, case: Case, described: list[dict[str, Any]]) -> bool:
         """Whether an output lies where one of the two calls before lies: the contestant's process still holds those."""
-        outputs = [
-            (item["pointer"], expected.low.numel() * wire.DTYPES[expected.dtype].itemsize)
-            for item, expected in zip(described, case.expected, strict=True)
-        ]
+        outputs = [(item["pointer"], num_bytes_of(item)) for item in described]
         before = list(chain.from_iterable(self.outputs))
         self.outputs = [*self.outputs[-1:], outputs]
         return any(
@@ -491,7 +553,8 @@ class _Contestant:
             error = compare.form_error(trial, case.inputs, index, expected, item)
             if error is None:
                 try:
-                    outputs.append((expected, self.process.tensor(item | {"pointer": readable[index]["pointer"]})))
+                    at = item | {"pointer": readable[index]["pointer"]}
+                    outputs.append((expected, self.arena.tensor(self.process, at)))
                 except (ValueError, TypeError, LookupError) as unreadable:
                     message = f"output {index}: {unreadable}"
                     error = TrialError(trial=trial, kind="layout", inputs=case.inputs, message=message)
@@ -499,7 +562,7 @@ class _Contestant:
                 errors.append(error)
         return outputs, errors
 
-    def _broke_off(self, error: Exception, when: str) -> _Ended:
+    def _broke_off(self, error: ProcessFailure, when: str) -> _Ended:
         """The end of a judgement whose process failed after it was loaded."""
         if isinstance(error, ProcessDied) and self.closed and (seen := self.library.explain(self.process, self.closed)):
             if self.library.learn(self.process, self.closed):
@@ -514,11 +577,22 @@ class _Contestant:
         return _Ended("illegal", f"Broke the rule {rule}: {evidence}.")
 
 
+def _blame(error: Exception, process: Process, found: Findings) -> Exception:
+    """Whose fault an error is that nobody foresaw: what a candidate can provoke must not pass for a broken machine."""
+    if isinstance(error, OSError) and process.alive:  # a full disk, say
+        return error
+    found.final = False
+    if process.alive:
+        traceback.print_exception(error)  # on the service's own log: it may as well be a mistake in this program
+    return _Ended("killed", f"The executor can make nothing of what the candidate did ({type(error).__name__}).")
+
+
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _broke_off(error: Exception, when: str, timeout: float, found: Findings) -> _Ended:
+def _broke_off(error: ProcessFailure, when: str, timeout: float, found: Findings) -> _Ended:
+    found.final &= error.final
     if isinstance(error, ProcessTimeout):
         return _Ended("timeout", f"The candidate took longer than {timeout:g} s {when}.")
     if isinstance(error, ForgedMessage):

@@ -15,7 +15,7 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.judging import compare, distributions
-from kernelrl.executor.judging.arena import Arena, Case, Shape, span_of, view, write
+from kernelrl.executor.judging.arena import Arena, Case, Shape, overlapping, span_of, view, write
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality.operators import only_moves
@@ -88,15 +88,19 @@ class Reference:
             layouts.append(self._lay_out(drawn))
             images.append(self._image(layouts[-1], drawn))
         self.arena_bytes = max(layout["size"] for layout in layouts)
-        self.arena = Arena(self.arena_bytes, self._on_gpu)
+        self.arena = Arena(self.arena_bytes, self.settings)
         self.arena.attach(self.process, settings.run_timeout_s)
         self.shapes = []
         for index, (layout, image) in enumerate(zip(layouts, images, strict=True)):
             self.arena.arrange(layout, self._ask)
             self.arena.put(image, self._ask)
-            native = self._ask({"do": "run" if index else "trace"})
-            self.shapes.append(Shape(sizes[index], layout, wire.normalised(native["done"]), native["tensors"]))
-            self._check_outputs(native["tensors"])
+            native = self._ask({"do": "run", "recorded": index == 0})
+            outputs = native["tensors"]
+            self._check_outputs(outputs)
+            self.arena.outputs(native, self._ask)
+            fresh = [self.arena.is_of_the_call(described) for described in outputs]
+            form = wire.normalised(native["done"])
+            self.shapes.append(Shape(sizes[index], layout, form, outputs, fresh, overlapping(outputs)))
             if index == 0:
                 self._learn_habits(native, image)
         self.varying = self._find_varying(images[0])
@@ -109,11 +113,13 @@ class Reference:
         self.only_moves = only_moves(native["operators"].keys())
         self.returns_input = any(self.arena.owns(described["pointer"]) for described in native["tensors"])
         before = self._ask({"do": "state"})["state"]
-        again = self._ask({"do": "run"})["tensors"]
+        again = self._ask({"do": "run"})
+        self.arena.outputs(again, self._ask)
         after = self._ask({"do": "state"})["state"]
         self.changes_state = {name for name in before if before[name] != after[name]}
         self.reuses_outputs = any(
-            first["pointer"] == second["pointer"] for first, second in zip(native["tensors"], again, strict=True)
+            first["pointer"] == second["pointer"]
+            for first, second in zip(native["tensors"], again["tensors"], strict=True)
         )
 
     def _check_outputs(self, native: list[dict[str, Any]]) -> None:
@@ -236,7 +242,7 @@ class Reference:
         if self._peak is None:
             case = self.case(Draw(0))
             assert case is not None
-            arena = Arena(self.arena_bytes, self._on_gpu)
+            arena = Arena(self.arena_bytes, self.settings)
             with self._start("library") as process:
 
                 def ask(message: dict[str, Any]) -> dict[str, Any]:
@@ -247,7 +253,7 @@ class Reference:
                 ask(self._load_question | self.init)
                 arena.arrange(case.shape.layout, ask)
                 arena.put(case.image, ask)
-                ask({"do": "trace"})
+                ask({"do": "run", "recorded": True})
                 self._peak = process.peak_memory(self.arena_bytes)
         return self._peak
 
@@ -263,28 +269,18 @@ class Reference:
                 self._baseline = str(error)
         return self._baseline
 
-    def time(self, case: Case, meanwhile: Callable[[], None]) -> tuple[dict[str, Any], float]:
-        """Answer to one call on fresh inputs and its time (in seconds), see `time_call`. The caller holds `lock`."""
+    def time(self, case: Case) -> tuple[list[torch.Tensor], float]:
+        """Outputs of one call on fresh inputs and its time (in seconds), see `time_call`. The caller holds `lock`."""
         try:
-            reply, seconds = time_call(self.process, self.arena, case, self.settings, meanwhile)
+            reply, seconds = time_call(self.process, self.arena, case, self.settings)
         except ProcessFailure as error:
             raise self._broken(error) from None
-        return self._succeeded(reply), seconds
+        return self._outputs(self._succeeded(reply)), seconds
 
-    def check(self, reply: dict[str, Any], case: Case) -> None:
-        """Compare the outputs of the call that was just timed like a candidate's.
-
-        So the call after it finds the processor in the same state.
-        """
-        outputs = zip(case.expected, self._outputs(reply), strict=True)
-        if not all(expected.accepts(output) for expected, output in outputs):
+    def check(self, outputs: list[torch.Tensor], case: Case) -> None:
+        """Look at the outputs of a call that was timed like at a candidate's."""
+        if not all(expected.accepts(output) for expected, output in zip(case.expected, outputs, strict=True)):
             raise TaskError(f"task {self.task.id}: the reference gives different outputs for the same inputs")
-        self.arena.changed(case.image, case.shape.layout)
-
-    def settle(self) -> None:
-        """Call it untimed, as a candidate is before it is timed. The caller holds `lock`."""
-        self.arena.arrange(self.shapes[0].layout, self._ask)
-        self._ask({"do": "settle"})
 
     def time_nothing(self) -> float:
         """Time of a question that asks nothing (in seconds). The caller holds `lock`."""
@@ -353,7 +349,8 @@ class Reference:
 
     def _outputs(self, reply: dict[str, Any]) -> list[torch.Tensor]:
         """Copies of the outputs of the call that was just answered."""
-        return [self.process.tensor(described) for described in self.arena.outputs(reply, self._ask)]
+        described = self.arena.outputs(reply, self._ask)
+        return [self.arena.tensor(self.process, item) for item in described]
 
     def _ask(
         self, message: dict[str, Any], timeout: float | None = None, process: Process | None = None

@@ -1,8 +1,7 @@
-"""One timed call: the same for a candidate, for the reference and for the compiled one."""
+"""One call of a process: the same for a candidate, for the reference and for the compiled one, timed or not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from kernelrl.executor import machine
@@ -12,35 +11,26 @@ from kernelrl.executor.processes.process import Process
 
 
 def time_call(
-    process: Process,
-    arena: Arena,
-    case: Case,
-    settings: ExecutorSettings,
-    meanwhile: Callable[[], None],
-    do: str = "run",
+    process: Process, arena: Arena, case: Case, settings: ExecutorSettings, recorded: bool = False
 ) -> tuple[dict[str, Any], float]:
     """Answer to a call on fresh inputs, and its time (in seconds).
 
-    It follows an untimed call of the same process on older inputs, so that it does not find the state in which another
-    process has left the processor.
-
     Args:
         process: frozen; its threads are where they are to run.
-        arena: its memory for inputs.
+        arena: its memory.
         case: the inputs.
         settings: limit of time, state of the processor's caches.
-        meanwhile: work to do while the untimed call runs.
-        do: the question.
+        recorded: with a record of operators, which makes the time useless.
 
     Raises:
         ProcessFailure
+        ValueError: the process has not said which memory the call may use.
     """
 
     def ask(message: dict[str, Any]) -> dict[str, Any]:
         return process.ask(message, settings.run_timeout_s)[0]
 
     arena.arrange(case.shape.layout, ask)
-    process.ask({"do": "warm"}, settings.run_timeout_s, meanwhile=meanwhile)
     arena.put(case.image, ask)
     machine.settle_caches(settings.cpu_cache)
-    return process.ask({"do": do}, settings.run_timeout_s)
+    return process.ask({"do": "run", "recorded": recorded}, settings.run_timeout_s)

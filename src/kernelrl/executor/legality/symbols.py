@@ -1,42 +1,55 @@
-"""What a native module may want from other libraries: a list of all that it may, because a cheat needs one gap."""
+"""What a native module may want from other libraries: a list of all that it may, because a cheat needs one gap.
+
+Names are hostile text (a mangled name of a few hundred characters may stand for gigabytes): they come here in bounded
+numbers and sizes, and every pattern is RE2's, whose time is linear.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+
+import re2
 
 from kernelrl.executor.legality.operators import PLUMBING
 
+MAX_BYTES = 4_000_000
+"""Names of a module, as the linker has them and as C++ would write them: who has more hides something."""
 _MATH = (
     "a?(sin|cos|tan)h?|exp(2|10|m1)?|log(2|10|1p|b)?|pow|sqrt|cbrt|hypot|erfc?|[lt]?gamma(_r)?|floor|ceil|trunc|l?l?r(ound|int)|"
     "nearbyint|fmod|remainder|remquo|f(max|min|dim|ma|abs)|copysign|ldexp|frexp|modf|scalbl?n|ilogb|nextafter|sincos"
 )
-KNOWN_SYMBOLS = re.compile(
+KNOWN_SYMBOLS = re2.compile(
     rf"(({_MATH})[fl]?|_ZGV\w+|__\w+_finite|__(extend|trunc)([hbsdxt]f){{2}}2|__(eq|ne|[lg][te]|unord)hf2|"
     r"mem(cpy|move|set|cmp|chr)|str(len|n?cmp|r?chr|str)|malloc|free|calloc|realloc|aligned_alloc|posix_memalign|abort|qsort|"
     r"f?printf|v?snprintf|puts|putchar|fputc|fputs|fwrite|stderr|stdout|__\w+_chk|__assert_fail|__stack_chk_fail|l?l?abs|"
     r"__libc_single_threaded|__cxa_\w+|__gxx_personality_v0|__gmon_start__|_Unwind_\w+|_ITM_\w+|__tls_get_addr|__dynamic_cast|"
-    r"GOMP_\w+|omp_(?!fulfill)\w+|TVMFFI(?!FunctionCall|FunctionGetGlobal|FunctionSetGlobal|EnvRegister)\w+|"
+    r"GOMP_\w+|omp_\w+|TVMFFI\w+|"
     r"(typeinfo|vtable|VTT|guard variable|construction vtable|typeinfo name) for .*|operator (new|delete).*|"
-    r"(non-virtual thunk to )?tvm::ffi::.*|"
-    r"((unsigned |bool|void|char|int|long|const|double|float|size_t|[\w:]+<.*>|std::[\w:]+)[&* ]+)*"
-    r"std::(?!thread|jthread|this_thread|__future|async|filesystem|chrono|random_device|basic_[io]?f|.*filebuf).*)(@.*)?"
+    r"(non-virtual thunk to )?tvm::ffi::.*)(@.*)?"
 )
 """Undefined symbols that a genuine kernel's module may have: arithmetic, memory, OpenMP, runtime libraries."""
-KNOWN_TORCH_SYMBOLS = re.compile(
-    r"(.*(c10::|caffe2::|torch::(?!jit)|pybind11::|at::(Tensor\b|TensorBase|OptionalTensorRef|impl|_ops::)).*|_?Py\w+|"
-    r"pthread_(key|mutex|get|set)\w+|fflush|strdup|strtol|getenv|environ|dl_iterate_phdr|__errno_location)(@.*)?"
+_BUT_NOT = re2.compile(r"omp_fulfill.*|TVMFFI(FunctionCall|FunctionGetGlobal|FunctionSetGlobal|EnvRegister).*")
+_STANDARD_LIBRARY = re2.compile(
+    r"((unsigned |bool|void|char|int|long|const|double|float|size_t|[\w:]+<.*>|std::[\w:]+)[&* ]+)*std::.*"
+)
+_NOT_OF_THE_STANDARD_LIBRARY = re2.compile(
+    r"std::(thread|jthread|this_thread|__future|async|filesystem|chrono|random_device|basic_[io]?f)|filebuf"
+)
+"""Threads, files, clocks."""
+_TORCH_NAMESPACE = re2.compile(
+    r"c10::|caffe2::|torch::([^j]|j[^i]|ji[^t])|pybind11::|at::(Tensor\b|TensorBase|OptionalTensorRef|impl|_ops::)"
+)
+_KNOWN_OF_PYTHON = re2.compile(
+    r"(_?Py\w+|pthread_(key|mutex|get|set)\w+|fflush|strdup|strtol|getenv|environ|dl_iterate_phdr|__errno_location)(@.*)?"
 )
 """What a module made by torch's loader has beside those."""
-_OPERATOR = re.compile(r"at::_ops::(\w+)::")
-_PLUMBING = re.compile(f"({'|'.join(re.escape(name.removeprefix('aten::')) for name in sorted(PLUMBING))})(_.*)?")
+_OPERATOR = re2.compile(r"at::_ops::(\w+)::")
+_PLUMBING = re2.compile(f"({'|'.join(re2.escape(name.removeprefix('aten::')) for name in sorted(PLUMBING))})(_.*)?")
 """Operators of PyTorch's that are allowed, with the overload's name behind an underscore."""
-_ADDRESS = re.compile(r"R_\w+_(?:GLOB_DAT|64|ABS64)\s+0+\s+([A-Za-z]\w*)")
+_ADDRESS = re2.compile(r"R_\w+_(?:GLOB_DAT|64|ABS64)\s+0+\s+([A-Za-z]\w*)")
 """Relocation of another library's C symbol whose address is taken rather than called."""
-_KNOWN_ADDRESSES = re.compile(r"stdout|stderr|TVMFFI\w+|Py\w+|environ")
-
-
-KNOWN_CUDA_SYMBOLS = re.compile(
+_KNOWN_ADDRESSES = re2.compile(r"stdout|stderr|TVMFFI\w+|Py\w+|environ")
+KNOWN_CUDA_SYMBOLS = re2.compile(
     r"(__cuda\w+|cuda(Launch(Cooperative)?Kernel(ExC)?|Get(LastError|ErrorString|ErrorName|Device|DeviceProperties\w*)|PeekAtLastError|"
     r"Func[SG]et\w+|Occupancy\w+|DeviceGetAttribute|Mem(set|cpy)(2D)?Async|Mem(set|cpy)|MemcpyToSymbol(Async)?|"
     r"GetSymbolAddress|StreamIsCapturing|CreateChannelDesc)|cuTensorMapEncode\w+)(@.*)?"
@@ -52,11 +65,21 @@ def foreign(symbols: Iterable[str], loader: str, cuda: bool) -> list[str]:
     found = []
     for symbol in symbols:
         operator = _OPERATOR.search(symbol) if loader == "torch" else None
-        known = KNOWN_SYMBOLS.fullmatch(symbol) or (loader == "torch" and KNOWN_TORCH_SYMBOLS.fullmatch(symbol))
-        known = known or (cuda and KNOWN_CUDA_SYMBOLS.fullmatch(symbol))
+        known = _is_known(symbol) or (loader == "torch" and _is_known_of_torch(symbol))
+        known = known or bool(cuda and KNOWN_CUDA_SYMBOLS.fullmatch(symbol))
         if not known or (operator is not None and not _PLUMBING.fullmatch(operator[1])):
             found.append(symbol.partition("@")[0][:100])
     return found
+
+
+def _is_known(symbol: str) -> bool:
+    if KNOWN_SYMBOLS.fullmatch(symbol):
+        return not _BUT_NOT.fullmatch(symbol)
+    return bool(_STANDARD_LIBRARY.fullmatch(symbol)) and not _NOT_OF_THE_STANDARD_LIBRARY.search(symbol)
+
+
+def _is_known_of_torch(symbol: str) -> bool:
+    return bool(_TORCH_NAMESPACE.search(symbol) or _KNOWN_OF_PYTHON.fullmatch(symbol))
 
 
 def foreign_addresses(relocations: str) -> list[str]:

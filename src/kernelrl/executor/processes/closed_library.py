@@ -14,7 +14,6 @@ import mmap
 import os
 import platform
 import re
-import subprocess
 import sysconfig
 import tempfile
 import threading
@@ -114,27 +113,6 @@ def ranges_to_close(mappings: Iterable[Mapping], needed: dict[str, list[int]]) -
     return ranges
 
 
-def build_helper(cache: Path) -> Path:
-    """The compiled `closed_pages.c`, made once for each compiler.
-
-    Raises:
-        InfrastructureError: it does not compile.
-    """
-    source = CONTEST / "closed_pages.c"
-    key = hashlib.sha256(f"{machine.compiler()}{source.read_text()}".encode()).hexdigest()[:16]
-    path = cache / "helpers" / f"closed_pages-{key}.so"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            built = Path(folder) / path.name
-            command = ["g++", "-x", "c", "-std=gnu11", "-O2", "-shared", "-fPIC", str(source), "-o", str(built)]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                raise InfrastructureError(f"the executor's helper does not compile: {done.stderr[-1000:]}")
-            os.replace(built, path)
-    return path
-
-
 class LibraryStaysOpen(Exception):
     """A process has executable code that it must not have."""
 
@@ -203,12 +181,8 @@ class ClosedLibrary:
         return Closed(allowed, tuple(mappings))
 
     def _closable(self, process: Process, interpreted: bool) -> list[Mapping]:
-        folders = (
-            *open_folders(),
-            str(process.modules),
-            str(process.helper),
-            *(numpy_folders() if interpreted else ()),
-        )
+        own = f"{process.modules.resolve()}/", f"{os.path.dirname(process.helper)}/"
+        folders = (*open_folders(), *own, *(numpy_folders() if interpreted else ()))
         return [each for each in executable_mappings(process.pid) if closable(each, folders, self._on_gpu)]
 
     def learn(self, process: Process, closed: Closed) -> bool:

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernelrl.executor.processes.process import Process, ProcessTimeout, nothing
+from kernelrl.executor.api import DEFAULT_LOCK_FILE
+from kernelrl.executor.processes.hostlock import HostLock
+from kernelrl.executor.processes.process import Process, nothing
 from kernelrl.verdict import Spent
 
 
@@ -28,14 +30,16 @@ class Clock(threading.local):
     """Making what all candidates of the task share, waiting not counted."""
     timed = 0.0
     """Having the cores alone."""
+    calls = 0.0
+    """Of that, the calls of the programs that are timed."""
 
     def restart(self) -> None:
         """A new judgement begins."""
-        self.waiting = self.reference = self.timed = 0.0
+        self.waiting = self.reference = self.timed = self.calls = 0.0
 
     def spent(self) -> Spent:
         """As the verdict has it."""
-        return Spent(waiting=self.waiting, reference=self.reference, timed=self.timed)
+        return Spent(waiting=self.waiting, reference=self.reference, timed=self.timed, calls=self.calls)
 
 
 class Cores:
@@ -44,15 +48,17 @@ class Cores:
     Args:
         num_workers: number of preparations at once.
         gpu: candidates run on a device, one at a time.
+        lock_file: shared with the other executors of this machine, of which one measures at a time.
     """
 
-    def __init__(self, num_workers: int, gpu: bool = False):
+    def __init__(self, num_workers: int, gpu: bool = False, lock_file: str = DEFAULT_LOCK_FILE):
+        self._host = HostLock(lock_file)
         self._device: contextlib.AbstractContextManager[Any] = threading.Lock() if gpu else contextlib.nullcontext()
         self._slots = threading.Semaphore(num_workers)
         self._condition = threading.Condition()
         self._measuring = False
         self._waiting = 0
-        self._starting = 0
+        self._working = 0
         self._groups: set[int] = set()
         self._measured: set[int] = set()
         self._paused_s = 0.0
@@ -110,23 +116,32 @@ class Cores:
                 self._device.__enter__()
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
-        """Start a process: not while something is measured, and nothing is measured until it stands."""
+    def working(self, counted: bool = True) -> Iterator[None]:
+        """Work of the service's own, such as starting a process or comparing outputs: nothing is measured meanwhile.
+
+        Short pieces only, in which nobody is asked: a measurement waits for their end.
+
+        Args:
+            counted: the time until it may begin is waiting; False: it is counted elsewhere.
+        """
         with self._condition:
-            self._wait_for(lambda: not self._measuring and not self._waiting)
-            self._starting += 1
+            if counted:
+                self._wait_for(self._is_free)
+            else:
+                self._condition.wait_for(self._is_free)
+            self._working += 1
         try:
             yield
         finally:
             with self._condition:
-                self._starting -= 1
+                self._working -= 1
                 self._condition.notify_all()
 
     @contextmanager
     def stoppable(self, group: int) -> Iterator[None]:
         """Run this process group only while nothing is measured."""
         with self._condition:
-            self._wait_for(lambda: not self._measuring and not self._waiting)
+            self._wait_for(self._is_free)
             self._groups.add(group)
             paused = self._paused_s
         try:
@@ -151,12 +166,12 @@ class Cores:
     def next_message(
         self, process: Process, nonce: str, timeout: float, meanwhile: Callable[[], None] = nothing
     ) -> dict[str, Any]:
-        """What a frozen process says next, given `timeout` seconds in which it was not stopped for a measurement.
+        """What a frozen process says next, while nothing is measured.
 
         Args:
             process: goes on and is frozen again.
             nonce: that an answer must carry.
-            timeout: in seconds.
+            timeout: limit (in seconds), without the time for which it was stopped.
             meanwhile: work to do while it runs.
 
         Raises:
@@ -164,25 +179,26 @@ class Cores:
         """
         with self.stoppable(process.pid):
             process.thaw()
-            meanwhile()
-            while True:
-                paused = self._paused_s
-                try:
-                    message = process.next_message(nonce, timeout)
-                    break
-                except ProcessTimeout:
-                    timeout = self._paused_s - paused
-                    if timeout <= 0:
-                        raise
+            with self.working(counted=False) if meanwhile is not nothing else contextlib.nullcontext():
+                meanwhile()
+            message = process.next_message(nonce, timeout, self._pauses)
         process.freeze()
         return message
+
+    def _pauses(self) -> tuple[bool, float]:
+        return self._measuring, self._paused_s
 
     @contextmanager
     def measuring(self, *processes: Process) -> Iterator[None]:
         """Have the cores alone, with these processes pinned to them."""
+        with self.holding(self._host.held()), self._alone(*processes):
+            yield
+
+    @contextmanager
+    def _alone(self, *processes: Process) -> Iterator[None]:
         with self._condition:
             self._waiting += 1
-            self._wait_for(lambda: not self._measuring and not self._starting)
+            self._wait_for(lambda: not self._measuring and not self._working)
             self._waiting -= 1
             self._measuring = True
             stopped = set(self._groups)
@@ -203,6 +219,10 @@ class Cores:
                 self._paused_s += time.monotonic() - started
                 self._measuring = False
                 self._condition.notify_all()
+
+    def _is_free(self) -> bool:
+        """Nobody measures or is about to."""
+        return not self._measuring and not self._waiting
 
     def _wait_for(self, condition: Callable[[], bool]) -> None:
         with self._waits():

@@ -27,13 +27,22 @@ import torch
 
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import wire
-from kernelrl.executor.note import Note
+from kernelrl.executor.processes.note import Note
+from kernelrl.executor.processes.patience import OutOfPatience, Patience, never_paused
 from kernelrl.executor.processes.warming import Warming
 
 Needs = Literal["nothing", "library", "jit", "compiler"]
 """What a contestant may use: nothing but its own code; the libraries, which references compute with; Triton's assembler
 and C compiler, under the filter of system calls; or whatever `torch.compile` starts for a trusted text."""
 
+STARTING_S = 600.0
+"""Time for the forkserver to start, and for it to fork (in seconds)."""
+CANDIDATE_MESSAGE_BYTES = 2 << 20
+"""Length of the longest message of a candidate's: its largest are the texts that it wants built."""
+STOPPING_S = 60.0
+"""Time for the threads of a stopped process to stand (in seconds): much on a loaded machine, moments on another."""
+SENDING_S = 60.0
+"""Time for a process to take a message (in seconds)."""
 MAX_NEW_FILE_BYTES = 64 << 20
 """Further pages of files are a process's own memory: it may map scratch files to compute in."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -46,16 +55,24 @@ class _Iovec(ctypes.Structure):
 class ProcessFailure(Exception):
     """A process did not answer as it should. The text says what it did."""
 
+    final = True
+    """False: the load on the machine, or somebody else's signal, may have been the cause."""
+
 
 class ProcessDied(ProcessFailure):
     """It ended, or hung up, before it answered."""
+
+    def __init__(self, reason: str, final: bool = True):
+        super().__init__(reason)
+        self.final = final
 
 
 class ProcessTimeout(ProcessFailure):
     """It did not answer in time."""
 
-    def __init__(self) -> None:
+    def __init__(self, final: bool = True) -> None:
         super().__init__("took too long")
+        self.final = final
 
 
 class ForgedMessage(ProcessFailure):
@@ -86,7 +103,8 @@ class ForkServer:
         self._alive = True
         self._token = 0
         try:
-            wire.receive(self._control, deadline=time.monotonic() + 120)
+            self._control.settimeout(STARTING_S)
+            wire.receive(self._control)
         except (wire.WireError, TimeoutError):
             warming.process.kill()
             reason = f"exit status {warming.process.wait()}"  # -9: it took too long, or somebody killed it
@@ -102,7 +120,7 @@ class ForkServer:
             wire.send(self._control, request | {"spawn": token}, fds)
         with self._news:
             if (
-                not self._news.wait_for(lambda: token in self._spawned or not self._alive, timeout=30)
+                not self._news.wait_for(lambda: token in self._spawned or not self._alive, timeout=STARTING_S)
                 or not self._alive
             ):
                 raise InfrastructureError("the executor's forkserver died")
@@ -132,12 +150,12 @@ class ForkServer:
         self._on_death()
 
 
-def explain_status(status: int | None) -> str:
+def explain_status(status: int) -> str:
     """A wait status in words."""
-    if status is None:
-        return "hung up"
     if os.WIFSIGNALED(status):
-        return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        number = os.WTERMSIG(status)
+        names = {known.value: known.name for known in signal.Signals}
+        return f"was killed by {names.get(number, f'signal {number}')}"
     return f"exited with status {os.WEXITSTATUS(status)}"
 
 
@@ -163,6 +181,7 @@ class Process:
         self._forkserver = forkserver
         self._scratch = tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True)
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self.max_message_bytes = wire.MAX_MESSAGE_BYTES
         self.note = Note()
         self.modules = Path(self._scratch.name) / "modules"
         self.helper: str = spec["helper"]
@@ -201,7 +220,7 @@ class Process:
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
-        return self._pidfd >= 0 and not select.select([self._pidfd], [], [], 0)[0]
+        return self._pidfd >= 0 and not _ended(self._pidfd, 0)
 
     def close(self) -> None:
         """Kill the process and what it started, whatever state it is in."""
@@ -212,7 +231,7 @@ class Process:
                 os.killpg(self.pid, signal.SIGKILL)
         self._signal(signal.SIGKILL)
         self.sock.close()
-        select.select([self._pidfd], [], [], 10)
+        _ended(self._pidfd, 10)
         os.close(self._stat)
         os.close(self._pidfd)
         self._pidfd = -1
@@ -270,31 +289,52 @@ class Process:
 
     def reply(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send a message that expects no answer, such as the outcome of a build."""
+        reads_on = self._frozen and wire.is_long(message)  # what stands takes no more than fits into the socket
         try:
-            self.sock.settimeout(10)
+            if reads_on:
+                self.thaw()
+            self.sock.settimeout(SENDING_S)
             wire.send(self.sock, message, fds)
+            if reads_on:
+                self.freeze()
         except TimeoutError:
-            raise ProcessTimeout from None
-        except OSError:
-            raise self._death() from None
+            raise ProcessTimeout(final=False) from None
+        except OSError as error:
+            raise self._death(str(error)) from None
 
-    def next_message(self, nonce: str | None, timeout: float) -> dict[str, Any]:
-        """Its next message within `timeout` seconds: a `build` request, or the answer that carries the nonce."""
+    def next_message(
+        self, nonce: str | None, timeout: float, pauses: Callable[[], tuple[bool, float]] = never_paused
+    ) -> dict[str, Any]:
+        """Its next message: a `build` request, or the answer that carries the nonce.
+
+        Args:
+            nonce: None: of the first message.
+            timeout: limit (in seconds, see `Patience`).
+            pauses: when it was stopped for a measurement, see `Patience`.
+
+        Raises:
+            ProcessFailure
+        """
         try:
-            message, _ = wire.receive(self.sock, deadline=time.monotonic() + timeout)
-        except TimeoutError:
-            raise ProcessTimeout from None
-        except (wire.WireError, OSError):
-            raise self._death() from None
+            patience = Patience(self.pid, self.sock, timeout, pauses)
+            message, _ = wire.receive(self.sock, wait=patience.wait, max_bytes=self.max_message_bytes)
+        except OutOfPatience as end:
+            raise ProcessDied(str(end)) if str(end) else ProcessTimeout(end.final) from None
+        except (wire.WireError, OSError) as error:
+            raise self._death(str(error)) from None
         if "build" not in message and message.get("nonce") != nonce:
             raise ForgedMessage
         return message
 
     def freeze(self) -> None:
-        """Stop every thread of the process and wait until it stands."""
+        """Stop every thread of the process and wait until it stands.
+
+        Raises:
+            ProcessDied: it has ended, or does something that cannot be stopped.
+        """
         self._signal(signal.SIGSTOP)
         self._frozen = True
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + STOPPING_S
         while time.monotonic() < deadline:
             try:
                 state = os.pread(self._stat, 512, 0).rpartition(b") ")[2][:1]
@@ -305,7 +345,7 @@ class Process:
             if state in (b"Z", b"X"):
                 raise self._death()
             os.sched_yield()  # to a thread that has yet to stop on this core
-        raise InfrastructureError(f"process {self.pid} could not be stopped")
+        raise ProcessDied("could not be stopped", final=False)
 
     def thaw(self) -> None:
         """Let it run."""
@@ -394,11 +434,21 @@ class Process:
         flat = self.read(described["pointer"], num_bytes).view(dtype)
         return flat.as_strided(described["shape"], described["stride"])
 
-    def _death(self) -> ProcessDied:
+    def _death(self, reason: str = "hung up") -> ProcessDied:
+        """How it ended; the `reason` why it is given up where it still lives."""
         with contextlib.suppress(ProcessLookupError):
             self._signal(signal.SIGCONT)
-        return ProcessDied(explain_status(self._forkserver.wait(self.pid, timeout=2)))
+        status = self._forkserver.wait(self.pid, timeout=2)
+        by_sigkill = status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        return ProcessDied(reason if status is None else explain_status(status), final=not by_sigkill)
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)
+
+
+def _ended(pidfd: int, seconds: float) -> bool:
+    """Whether a process has ended, waiting for it so long."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

@@ -7,8 +7,11 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from kernelrl.executor.api import ExecutorSettings
+from kernelrl.executor.processes.helpers import compiled_helper
+from kernelrl.executor.quota import num_cores
 
 SPIN_COUNT = "1000"
 """OpenMP's threads spin this long (some 30 µs) before they sleep: spinning ones are slow to stop, and in the way."""
@@ -34,11 +37,15 @@ def start_forkserver(environment: dict[str, str]) -> Warming:
 
 def num_threads(settings: ExecutorSettings) -> int:
     """Threads of one run of a candidate."""
-    return settings.threads or len(os.sched_getaffinity(0))
+    return settings.threads or num_cores()
 
 
 def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
-    """Environment variables of the forkserver of an executor with these settings."""
+    """Environment variables of the forkserver of an executor with these settings.
+
+    Raises:
+        FileNotFoundError: there is no C compiler.
+    """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "OMP_NUM_THREADS": str(num_threads(settings)),
@@ -53,4 +60,5 @@ def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": device}
     else:
         environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        environment["LD_PRELOAD"] = str(compiled_helper(Path(settings.cache_dir).expanduser(), "call_memory"))
     return environment

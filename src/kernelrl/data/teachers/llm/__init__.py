@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +30,6 @@ from kernelrl.policies.prompts import Message, build_prompt
 from kernelrl.task import Task
 
 REPORT_EVERY_S = 30.0
-_BLOCK = re.compile(r"```.*?```", re.DOTALL)
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +73,8 @@ class LLMTeacher(Teacher):
     def proposals(self, tasks: Iterable[Task], dialect: str) -> Iterator[tuple[Task, Proposal]]:
         backend = _make_backend(self._cfg)
         waiting: deque[tuple[Task, list[Future[Answer]]]] = deque()
-        with diskcache.Cache(Path(self._cfg.cache_dir).expanduser()) as cache:
+        folder = Path(self._cfg.cache_dir).expanduser()
+        with diskcache.Cache(folder, eviction_policy="none") as cache:  # what was paid for is never thrown away
             try:
                 for task in tasks:
                     waiting.append((task, self._ask(task, dialect, backend, cache)))
@@ -143,8 +142,8 @@ class LLMTeacher(Teacher):
         completion = Completion.parse(answer.text)
         if completion.source is None:
             return None
-        said = _BLOCK.sub("", completion.answer).strip()
-        reasoning = answer.reasoning.strip() or completion.reasoning or said
+        before_the_code = completion.answer.partition("```")[0].strip()  # what follows explains, and is no reasoning
+        reasoning = answer.reasoning.strip() or completion.reasoning or before_the_code
         cost = None
         if answer.prompt_tokens is not None and answer.completion_tokens is not None:
             cost = self._cost(answer.prompt_tokens, answer.completion_tokens)

@@ -1,0 +1,108 @@
+"""Rules on the text of C++: which headers it may include, and which words no kernel needs.
+
+The text is hostile, so every step is linear in its length: the patterns are RE2's, and each lexeme is looked at once,
+because a comment or a string that is never closed runs to where the compiler ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import re2
+
+ALLOWED_INCLUDE = re2.compile(
+    r"(tvm/ffi/[\w/]+\.h|torch/extension\.h|omp\.h|(imm|xmm|emm|zmm|x86)intrin\.h|arm_neon\.h|c?(math|stdint|stddef|string|float|limits)"
+    r"(\.h)?|algorithm|array|vector|numeric|utility|type_traits|cfloat|climits|cstdlib|limits|tuple|functional|bit|complex|"
+    r"initializer_list|memory|iostream|cassert|stdexcept|cuda(_runtime|_fp16|_bf16)?\.h|mma\.h|cooperative_groups(/.*)?\.h|cub/cub\.cuh)"
+)
+FORBIDDEN_WORD = re2.compile(
+    rb"\b(dlopen|dlsym|dlmopen|system|popen|fork|vfork|execve?|ptrace|syscall|mmap|memfd_create|pthread_create|"
+    rb"at::\w*|torch::\w*|c10::|cblas_\w+|mkl_\w+|[sdcz]gemm_?|std::(thread|async|jthread)|(__)?asm(__)?|__volatile__|"
+    rb"PyRun_\w+|Py[A-Z]\w+|py::|pybind11::|tvm::ffi::(Typed)?(Packed)?Function\b|link_map|_GLOBAL_OFFSET_TABLE_|_DYNAMIC|"
+    rb"_r_debug|_rtld_\w+|ElfW|Elf64_\w+|__has_include|__has_embed|init_priority|"
+    rb"_*(section|alias|ifunc|constructor|destructor|weakref|naked)_*\s*[(\])])"
+)
+"""What no kernel needs: other code, threads, PyTorch or BLAS instead of computing, its own place in the binary."""
+_HARMLESS_OF_TORCH = re2.compile(
+    rb"at::(BFloat16|Half|Tensor)|torch::(Tensor|empty|empty_like|zeros|TensorOptions|k[A-Z]\w+|Dtype|ScalarType)"
+)
+_SPLICE = re2.compile(rb"\\[ \t\v\f\r]*\n")
+_INCLUDE = re2.compile(rb"\s*#\s*(include(?:_next)?|embed|import)\b\s*(.*)")
+_LEXEME = re2.compile(
+    rb'//|/\*|(?:u8|[uUL])?R"[^\s()\\"]{0,16}\(|(?:u8|[uUL])?["\']|'  # what opens a comment, a raw string, a string
+    rb"\.?[0-9](?:'?[\w.])*|[A-Za-z_]\w*"  # a number, whose ' opens nothing, and a name
+)
+_REST_OF_TEXT = {quote: re2.compile(rb"(?s:(?:\\.|[^\\\n%s])*)%s?" % (quote, quote)) for quote in (b'"', b"'")}
+"""By quote: what follows it in a string or a character, up to the end of the line where it is not closed."""
+
+
+def foul_includes(text: str) -> list[str]:
+    """Include directives of C++ text that name no header of `ALLOWED_INCLUDE`."""
+    found = []
+    for line in _without_comments(text).split(b"\n"):
+        if directive := _INCLUDE.match(line):
+            kind, target = (part.decode().strip() for part in directive.groups())
+            quoted = len(target) > 2 and target[0] in '<"' and target[-1] in '>"'
+            if kind != "include" or not quoted:
+                found.append(f"#{kind} {target}"[:200])
+            elif not ALLOWED_INCLUDE.fullmatch(target[1:-1]):
+                found.append(f"#include {target}"[:200])
+    return found
+
+
+def foul_words(text: str) -> list[tuple[str, int]]:
+    """Words of C++ text, outside comments and strings, that no kernel needs, each with the line of its first place."""
+    code = b"".join(part if kind == "code" else _blank(part) for kind, part in _parts(text))
+    found: dict[str, int] = {}
+    line, counted = 0, 0
+    for match in FORBIDDEN_WORD.finditer(code):
+        if _HARMLESS_OF_TORCH.fullmatch(match.group()):
+            continue
+        line += code.count(b"\n", counted, match.start())
+        counted = match.start()
+        found.setdefault(match.group().decode().rstrip(" \t\n\r\v\f([])"), line)
+    return sorted(found.items())
+
+
+def without_includes(text: str) -> str:
+    """The text without its comments and include directives."""
+    lines = _without_comments(text).split(b"\n")
+    return b"\n".join(b"" if _INCLUDE.match(line) else line for line in lines).decode()
+
+
+def _without_comments(text: str) -> bytes:
+    return b"".join(_blank(part) if kind == "comment" else part for kind, part in _parts(text))
+
+
+def _blank(part: bytes) -> bytes:
+    return b" " + b"\n" * part.count(b"\n")
+
+
+def _parts(text: str) -> Iterator[tuple[str, bytes]]:
+    """The text in pieces: `code`, `comment` and `string`. Continued lines are joined and digraphs replaced."""
+    data = _SPLICE.sub(b"", text.encode("utf-8", "replace")).replace(b"%:", b"#")
+    begin = position = 0
+    while lexeme := _LEXEME.search(data, position):
+        start, position = lexeme.span()
+        opening = lexeme.group()
+        if opening == b"//":
+            kind, end = "comment", data.find(b"\n", position)
+        elif opening == b"/*":
+            kind, end = "comment", _after(data, b"*/", position)
+        elif opening.endswith(b"("):
+            kind, end = "string", _after(data, b")" + opening.partition(b'"')[2][:-1] + b'"', position)
+        elif opening[-1:] in _REST_OF_TEXT:
+            rest = _REST_OF_TEXT[opening[-1:]].match(data, position)
+            kind, end = "string", rest.end()
+        else:
+            continue
+        position = len(data) if end < 0 else end
+        yield "code", data[begin:start]
+        yield kind, data[start:position]
+        begin = position
+    yield "code", data[begin:]
+
+
+def _after(data: bytes, closing: bytes, position: int) -> int:
+    found = data.find(closing, position)
+    return -1 if found < 0 else found + len(closing)

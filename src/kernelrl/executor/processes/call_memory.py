@@ -1,0 +1,106 @@
+"""The memory of a call: where the tensors of one call lie, and the referee's proof that they were made in it.
+
+Before each call the referee overwrites a region that it shares with the process, and afterwards it wants the outputs
+there: an output of an earlier call, or one made while the model was constructed, is gone or lies elsewhere. The rule
+rests on that overwriting alone. The allocator in the process (contest/call_memory.c) only makes honest outputs lie
+where they must; what it names as free is overwritten, so a candidate that lies about it gains nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+from typing import Any
+
+import torch
+
+GARBAGE = 0x5A
+"""What memory holds in which a call has not written yet: as a float 1.5e16."""
+OVERWRITTEN_BYTES = 256 << 20
+"""So much is overwritten before a call; what it has touched beyond is taken from it, and costs page faults again."""
+MAX_SPANS = 64
+_HEAD_BYTES = 64
+"""The allocator's note at the beginning of a span: it stays, and no output lies there."""
+_PUNCH_HOLE = 0x3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_SEALS = 0x1 | 0x2 | 0x4  # F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
+_F_ADD_SEALS = 1033
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+class CallMemory:
+    """The referee's end of one process's region. Overwritten and read only while that process is frozen.
+
+    Args:
+        num_bytes: its size; only what is touched takes memory.
+    """
+
+    def __init__(self, num_bytes: int):
+        self._file = os.fdopen(sealed_memory("kernelrl-call", num_bytes), "rb+", buffering=0)
+        self.fd = self._file.fileno()
+        self.num_bytes = num_bytes
+        self.address = 0
+        """Where the process has it."""
+        self._map = mmap.mmap(self.fd, num_bytes)
+        self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
+        self._spans: list[tuple[int, int]] = []
+
+    def overwrite(self, spans: Any) -> None:
+        """Fill what the next call may use with garbage.
+
+        Args:
+            spans: which offsets that are, as the process has said after its last call.
+
+        Raises:
+            ValueError: it has said something else.
+        """
+        if not (
+            isinstance(spans, list)
+            and len(spans) <= MAX_SPANS
+            and all(isinstance(span, list) and len(span) == 2 for span in spans)
+            and all(type(low) is type(high) is int and 0 <= low <= high <= self.num_bytes for low, high in spans)
+        ):
+            raise ValueError(f"no spans of {self.num_bytes} bytes: {spans!s:.100}")
+        self._spans = [(low, high) for low, high in spans]
+        left = OVERWRITTEN_BYTES
+        for low, high in self._spans:
+            position = low + _HEAD_BYTES
+            while left > 0 and (data := self._next_data(position, high)) is not None:
+                position = min(os.lseek(self.fd, data, os.SEEK_HOLE), high, data + left)
+                ctypes.memset(self._bytes.data_ptr() + data, GARBAGE, position - data)
+                left -= position - data
+            if self._next_data(position, high) is not None:
+                _LIBC.fallocate(self.fd, _PUNCH_HOLE, position, high - position)
+
+    def holds(self, pointer: int, num_bytes: int) -> bool:
+        """Whether these bytes of the process were all overwritten before its last call."""
+        low = pointer - self.address
+        return any(start + _HEAD_BYTES <= low and low + num_bytes <= end for start, end in self._spans)
+
+    def copy(self, pointer: int, num_bytes: int) -> torch.Tensor:
+        """What the process has at an address that the region `holds` (uint8)."""
+        offset = pointer - self.address
+        return self._bytes[offset : offset + num_bytes].clone()
+
+    def _next_data(self, position: int, end: int) -> int | None:
+        """The first byte at `position` or later, and before `end`, that has ever been touched."""
+        if position >= end:
+            return None
+        try:
+            data = os.lseek(self.fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return None
+        return data if data < end else None
+
+
+def sealed_memory(name: str, num_bytes: int) -> int:
+    """Descriptor of shared memory of a size that nobody can change."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, num_bytes)
+    fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
+    return fd
