@@ -6,7 +6,6 @@ Static rules are off, so that what is tested refuses by itself; each layer has a
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -81,15 +80,13 @@ def test_open_pages_are_what_makes_the_difference(executor_cache: Path) -> None:
 
 
 def test_a_page_that_an_allowed_operator_needs_is_learnt(executor_cache: Path, tmp_path: Path) -> None:
-    """All pages but those of entry points are forgotten that copies need and views do not."""
+    """Forgotten is the second half of what copies need and views do not: the loops, behind the operators' own code."""
     shutil.copytree(executor_cache / "pages", tmp_path / "pages")
     copying = RIGHT.replace("x):\n        out", "x):\n        x = x.t().contiguous().t().contiguous()\n        out")
     [kept] = (tmp_path / "pages").glob("*.json")
     known = json.loads(kept.read_text())
-    functions = elf.functions(str(LIBRARY))
-    assert functions is not None
-    entries = functions.pages_of(re.compile("at::_ops::.*"))
-    forgotten = set(known["copies"][str(LIBRARY)]) - set(known["views"][str(LIBRARY)]) - entries
+    of_copies = sorted(set(known["copies"][str(LIBRARY)]) - set(known["views"][str(LIBRARY)]))
+    forgotten = set(of_copies[len(of_copies) // 2 :])
     known["copies"][str(LIBRARY)] = sorted(set(known["copies"][str(LIBRARY)]) - forgotten)
     kept.write_text(json.dumps(known))
     with make_executor({**FAST, "cache_dir": str(tmp_path)}) as engine:

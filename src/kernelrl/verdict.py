@@ -90,6 +90,15 @@ class Memory(_Frozen):
     reference_mb: float
 
 
+class Construction(_Frozen):
+    """Wall time of importing the text and constructing the model, builds not counted (in milliseconds).
+
+    Others work beside it, so it is rough. It shows where work has gone that the timed calls lack."""
+
+    candidate_ms: float
+    reference_ms: float
+
+
 class Build(_Frozen):
     """What compiling the candidate's native code came to."""
 
@@ -159,6 +168,8 @@ class Verdict(_Frozen):
     candidate_ms: float | None = None
     """Median time of one candidate call (in milliseconds)."""
     speedup: Speedup | None = None
+    uneven: bool = False
+    """True: the candidate's other calls took longer than those that count, so `speedup` is that of all of them."""
     retest: Speedup | None = None
     """A speedup too good to be believed at once was measured again: the higher of the two; `speedup` is the lower."""
     compiled_ms: float | None = None
@@ -173,6 +184,8 @@ class Verdict(_Frozen):
     """Share of the candidate's own kernels in its time, 0 to 1 (Dr. Kernel's PR); None: not measured."""
     memory: Memory | None = None
     """None: not measured, as on a GPU, in Triton's interpreter, or where the first call already failed."""
+    construction: Construction | None = None
+    """None: the candidate was not loaded."""
     operators: dict[str, int] | None = None
     """Library operators that ran in one traced call, with counts; None: not traced."""
     build: Build | None = None
@@ -187,6 +200,8 @@ class Verdict(_Frozen):
     """Name of the executor settings that were followed."""
     final: bool = True
     """False: the load on the machine, or a signal from outside, may have decided; such a verdict is not remembered."""
+    draws: str | None = None
+    """Name of the inputs: `executor.draws` with this name draws them again. None: nothing was drawn."""
     interpreted: bool = False
     """True: Triton's interpreter ran it, so there is no time."""
     cached: bool = False

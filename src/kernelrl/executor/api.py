@@ -136,6 +136,8 @@ class ExecutorSettings(BaseModel):
     verdict_cache: bool = True
     allow_missing: tuple[Layer, ...] = ()
     """Layers of confinement without which candidates may run where the machine does not offer them."""
+    draws: str | None = None
+    """Name of the inputs to draw again, which a verdict has; None: new ones for each group of requests."""
     seed: int = 0
     """Root of the hidden input seeds."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class Reference:
         self._cores = cores
         self._on_gpu = settings.device == "cuda"
         self._secret = secret
+        self.name_of_draws = settings.draws or secrets.token_hex(4)
         self._cases: dict[Draw, Case | None] = {}
         self._start = start
         self._baseline: Baseline | str | None = None
@@ -79,7 +81,9 @@ class Reference:
     def _load(self) -> None:
         settings = self.settings
         unknown: dict[str, Any] = {"init": None, "init_tensors": [], "seed": self.init_seed}
+        loading = self._cores.stopwatch()
         loaded = self._ask(self._load_question | unknown, settings.load_timeout_s)
+        self.construction_s = loading()
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": self.init_seed}
         sizes = [{}, *self._hidden_sizes()]
         layouts, images = [], []
@@ -147,6 +151,12 @@ class Reference:
         planned += [Draw(index, name) for index, name in enumerate(settings.distributions)]
         planned += [Draw(0, shape=index) for index in range(1, len(self.shapes))]
         return [draw for draw in planned if self.case(draw) is not None]
+
+    def renew(self) -> None:
+        """From now on draw other inputs: whoever has seen a verdict on the last ones does not meet them again."""
+        if self.settings.draws is None:
+            self.name_of_draws = secrets.token_hex(4)
+            self._cases.clear()
 
     def case(self, draw: Draw) -> Case | None:
         """The case of that draw, made at its first use; None: the reference itself is not reliable on it.
@@ -311,7 +321,7 @@ class Reference:
         """Seeds that a candidate cannot guess from the task or from each other."""
         if self.settings.seeds == "kernelbench" and purpose == "inputs":
             return _kernelbench_seed(draw.index)
-        parts = (self._secret, self.settings.seed, self.task.digest, draw, purpose)
+        parts = (self._secret, self.settings.seed, self.task.digest, self.name_of_draws, draw, purpose)
         return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
 
     def _hidden_sizes(self) -> list[dict[str, int]]:
