@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 PIP_ARGS ?=
 
 .PHONY: help setup demo test test-slow test-cluster lint gpu-check gpu-wheels clean
-GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich
+GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich google-re2
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -40,7 +40,7 @@ lint: setup ## ruff, mypy and the layers of the house
 	$(BIN)/lint-imports
 
 gpu-check: ## try the executor on this machine's GPU, in the environment of `python3` (exit 3: there is none)
-	@python3 -c 'import tvm_ffi, landlock, diskcache, psutil, pydantic, rich' 2>/dev/null \
+	@python3 -c 'import tvm_ffi, landlock, diskcache, psutil, pydantic, rich, re2' 2>/dev/null \
 		|| python3 -m pip install --quiet --no-index --find-links .gpu-wheels $(GPU_NEEDS)
 	@PYTHONPATH=src python3 benchmarks/gpu_check.py
 

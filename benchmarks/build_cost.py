@@ -50,7 +50,7 @@ def main() -> None:
             kind = LOADERS[loader]
             build(loader, _source(kind, -1))  # the header
             stock, own = [], []
-            for turn in range(options.turns if loader == "tvm_ffi" else 3):
+            for turn in range(options.turns if loader == "tvm_ffi" else min(options.turns, 3)):
                 source = _source(kind, turn)
                 stock.append(_stock(source, folder / f"{loader}{turn}"))
                 before = _children_s(compilers)

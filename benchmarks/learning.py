@@ -1,5 +1,8 @@
 """Does it learn? Runs base -> SFT -> GRPO for several seeds at demo scale and prints a table with 95 % intervals.
 
+The interval of one run resamples its tasks, and says nothing about other seeds. What is claimed rests on the last rows:
+there a run is one observation, and the interval of the mean over runs is Student's.
+
     python benchmarks/learning.py                          # three seeds, a quarter of an hour each on two cores
     python benchmarks/learning.py --seeds 0 1 sft.trainer.max_steps=200
 
@@ -10,25 +13,32 @@ seeds that have finished are only read. FOLDER/learning.json holds the table. Ex
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
-import numpy as np
 from rich.table import Table
 
 from kernelrl.configs import compose_config
 from kernelrl.console import make_console
 from kernelrl.data.tables import read_table
 from kernelrl.eval.metrics import Figure, Settings, compute_figures
+from kernelrl.eval.table import SPEEDUPS
 from kernelrl.records import Ledger, write_json
+from kernelrl.stats import mean_interval
 from kernelrl.task import Task
 
 POLICIES = ("base", "sft", "grpo")
-FIGURES = ("parsed", "compiled", "correct", "fast_1", "reward")
+FIGURES = ("parsed", "compiled", "correct", "fast_1", "speedup", "reward")
 SETTINGS = Settings(k=(1,), fast_p=(1.0,), bootstrap=10_000, seed=0)
 MARGIN = 0.10
-"""GRPO's pooled correct rate must exceed SFT's by this much."""
+"""GRPO's correct rate must exceed SFT's by this much, in the mean over runs."""
+ALL = "all runs"
+CHANGE = "grpo - sft"
+"""For the speedup: the quotient."""
 
 Estimate = dict[str, float | None]
 Run = dict[str, dict[str, Figure]]
@@ -49,14 +59,16 @@ def main() -> None:
         words = [f"recipe={arguments.recipe}", f"seed={seed}", folder, *arguments.overrides]
         subprocess.run([sys.executable, "-m", "kernelrl.cli", "pipeline", *words], check=True)
         runs[f"seed {seed}"] = _read_run(words)
-    runs["pooled"] = {policy: {name: _pool(runs, policy, name) for name in FIGURES} for policy in POLICIES}
-
     rows = {
         name: {
             **{policy: {figure: run[policy][figure].estimate(SETTINGS) for figure in FIGURES} for policy in POLICIES},
-            "grpo - sft": {figure: run["grpo"][figure].change_from(run["sft"][figure], SETTINGS) for figure in FIGURES},
+            CHANGE: {figure: run["grpo"][figure].change_from(run["sft"][figure], SETTINGS) for figure in FIGURES},
         }
         for name, run in runs.items()
+    }
+    rows[ALL] = {
+        line: {figure: over_runs(figure, [row[line][figure] for row in rows.values()]) for figure in FIGURES}
+        for line in (*POLICIES, CHANGE)
     }
     claims = _check(rows)
     make_console().print(_table(rows))
@@ -74,27 +86,34 @@ def _read_run(words: list[str]) -> Run:
     return {policy: compute_figures(list(ledger), tasks, SETTINGS) for policy, ledger in ledgers.items()}
 
 
-def _pool(runs: dict[str, Run], policy: str, name: str) -> Figure:
-    """One figure over the tasks of all runs."""
-    figures = [run[policy][name] for run in runs.values()]
-    return Figure(
-        totals_T=np.concatenate([figure.totals_T for figure in figures]),
-        counts_T=np.concatenate([figure.counts_T for figure in figures]),
-    )
+def over_runs(figure: str, estimates: Sequence[Estimate]) -> Estimate:
+    """The mean of one figure over runs, geometric for speedups, and its interval; all None where a run has no value."""
+    values = [estimate["value"] for estimate in estimates if estimate["value"] is not None]
+    if len(values) < len(estimates):
+        return dict.fromkeys(("value", "low", "high"))
+    if figure in SPEEDUPS:
+        values = [math.log(value) for value in values]
+    numbers = [fmean(values), *mean_interval(values)]
+    if figure in SPEEDUPS:
+        numbers = [math.exp(number) for number in numbers]
+    return {
+        name: None if math.isnan(number) else number
+        for name, number in zip(("value", "low", "high"), numbers, strict=True)
+    }
 
 
 def _check(rows: dict[str, dict[str, dict[str, Estimate]]]) -> dict[str, bool]:
     """What is claimed about learning, and whether it holds."""
     claims = {}
     for name, row in rows.items():
-        if name != "pooled":
+        if name != ALL:
             for figure in ("correct", "reward"):
-                claims[f"{name}: GRPO beats SFT in {figure}"] = _number(row["grpo - sft"][figure]["value"]) > 0
+                claims[f"{name}: GRPO beats SFT in {figure}"] = _number(row[CHANGE][figure]["value"]) > 0
             claims[f"{name}: SFT is right 20 to 60 % of the time"] = (
                 0.2 <= _number(row["sft"]["correct"]["value"]) <= 0.6
             )
-    gain = rows["pooled"]["grpo - sft"]["correct"]
-    claims[f"pooled: GRPO is right at least {100 * MARGIN:.0f} points more often, interval above 0"] = (
+    gain = rows[ALL][CHANGE]["correct"]
+    claims[f"{ALL}: GRPO is right at least {100 * MARGIN:.0f} points more often, interval above 0"] = (
         _number(gain["value"]) >= MARGIN and _number(gain["low"]) > 0
     )
     return claims
@@ -105,17 +124,21 @@ def _number(value: float | None) -> float:
 
 
 def _table(rows: dict[str, dict[str, dict[str, Estimate]]]) -> Table:
-    table = Table("", "policy", *FIGURES, title="Held-out compositions; intervals: 95 % bootstrap over tasks")
+    table = Table(
+        "", "policy", *FIGURES, title="Held-out compositions; 95 % intervals: over a run's tasks, at last over runs"
+    )
     for name, row in rows.items():
         for policy, estimates in row.items():
             cells = (_cell(estimates[figure]) for figure in FIGURES)
-            table.add_row(name if policy == POLICIES[0] else "", policy, *cells, end_section=policy == "grpo - sft")
+            table.add_row(name if policy == POLICIES[0] else "", policy, *cells, end_section=policy == CHANGE)
     return table
 
 
 def _cell(estimate: Estimate) -> str:
     if estimate["value"] is None:
         return "-"
+    if estimate["low"] is None:
+        return f"{estimate['value']:.2f}"
     return f"{estimate['value']:.2f} {estimate['low']:.2f}–{estimate['high']:.2f}"
 
 

@@ -1,7 +1,6 @@
 # Shared by the job scripts beside it: how a stage runs on the nodes of the job, and what becomes of its exit code.
 # Needs: KERNELRL_PYTHON, KERNELRL_CONFIG, KERNELRL_NODES (that train), KERNELRL_EXECUTORS,
-# KERNELRL_GENERATORS, KERNELRL_POLICY (what they start with), KERNELRL_GPUS (of a node), KERNELRL_RAY (1: the executor is
-# on Ray), KERNELRL_RETRIES.
+# KERNELRL_GENERATORS, KERNELRL_RAY (1: the executor is on Ray), KERNELRL_RETRIES.
 
 echo "attempt $((${SLURM_RESTART_COUNT:-0} + 1)) on $SLURM_JOB_NODELIST, $(date -Is)"
 
@@ -30,9 +29,7 @@ start_generation() { # vLLM on the last node, where the job has one for it; the 
   host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n "$((index + 1))p")
   local port=$((40000 + SLURM_JOB_ID % 20000))
   export KERNELRL_VLLM_URL=http://$host:$port
-  VLLM_SERVER_DEV_MODE=1 agent 1 "$index" vllm.entrypoints.cli.main serve "$KERNELRL_POLICY" --port "$port" \
-    --tensor-parallel-size "$KERNELRL_GPUS" --weight-transfer-config '{"backend": "nccl"}' \
-    --logprobs-mode processed_logprobs --max-logprobs -1 & # as TRL's trainer needs it
+  agent 1 "$index" kernelrl.runs.launch.generator "$KERNELRL_CONFIG" "$port" &
 }
 
 run() { # nodes, stage, overrides

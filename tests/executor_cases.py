@@ -14,7 +14,7 @@ from kernelrl.executor import Executor, Request
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
-FAST = {"trials": 4, "min_pairs": 7, "max_pairs": 7, "run_timeout_s": 5.0, "memory_mb": 2048}
+FAST = {"draws": "tests", "trials": 4, "min_pairs": 7, "max_pairs": 7, "run_timeout_s": 5.0, "memory_mb": 2048}
 
 
 def request(source: str | None, task: Task | str = REFERENCE, dialect: str = "cpp") -> Request:

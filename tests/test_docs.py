@@ -1,5 +1,6 @@
 """What the pages tell a reader to type works."""
 
+import contextlib
 import json
 import re
 import shlex
@@ -16,6 +17,7 @@ from kernelrl import rewards
 from kernelrl.candidate import Completion
 from kernelrl.cli import TOOLS
 from kernelrl.configs import compose_config
+from kernelrl.errors import UserError
 from kernelrl.runs.stages import STAGES
 from kernelrl.verdict import STAGES as STAGES_OF_A_VERDICT
 from kernelrl.verdict import Build, Speedup, Spent, Status, TrialError, Verdict, Violation
@@ -50,6 +52,33 @@ def test_every_command_is_known_and_its_overrides_fit(line, monkeypatch):
         assert command in TOOLS
         files = [word for word in words if "=" not in word and not word.startswith("-")] if command == "check" else []
         assert all(Path(file).is_file() for file in files)
+
+
+OVERRIDE = re.compile(r"`([+~]?[a-z_]+(?:\.[a-z_-]+)+=[^`…,\n]+)`")
+CHOICES = {
+    "tasks": ["tasks=kernelbench", "tasks=multikernelbench", "tasks=graph", "tasks=transpile"],
+    "selection": ["selection=full", "selection=random"],
+    "teacher": ["teacher=llm"],
+    "launcher": ["launcher=slurm"],
+    "verifier": ["verifier=endpoint"],
+    "executor": ["executor=ray"],
+}
+"""Options of the groups whose keys are not those of the default."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_override_in_a_sentence_fits(page):
+    """A key that no config lists needs a `+` there too."""
+    refused = [word for word in OVERRIDE.findall(page.read_text()) if not fits(word.replace("=N", "=1"))]
+    assert not refused
+
+
+def fits(override):
+    for choice in [[], *([each] for each in CHOICES.get(override.lstrip("+~").partition(".")[0], []))]:
+        with contextlib.suppress(UserError):
+            compose_config("pipeline", [*choice, override])
+            return True
+    return False
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

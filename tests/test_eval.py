@@ -12,6 +12,9 @@ import wandb
 from omegaconf import OmegaConf
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from chat_server import answer
+from kernelrl.candidate import Completion
+from kernelrl.commands.reward import replay
 from kernelrl.configs import compose_config
 from kernelrl.data.tables import write_table
 from kernelrl.errors import UserError
@@ -20,6 +23,7 @@ from kernelrl.policies.models import save_policy, train_tokenizer
 from kernelrl.policies.prompts import to_text
 from kernelrl.policies.sampling import Sampler
 from kernelrl.records import Ledger
+from kernelrl.rewards import make_reward
 from kernelrl.task import Task
 
 TASK_COLUMNS = pa.schema(
@@ -276,7 +280,7 @@ def test_a_finished_policy_is_only_read_and_shown(finished, capsys):
 
 
 def test_an_interrupted_run_goes_on_with_what_is_missing(finished, cfg):
-    with pytest.raises(KeyboardInterrupt), interrupted_after(batches=2):
+    with pytest.raises(KeyboardInterrupt), interrupted_after(batches=1):
         run(cfg)
     shard = Path(cfg.eval.folder) / "muddled" / "records" / "rank0.jsonl"
     shard.write_bytes(shard.read_bytes()[:-40])
@@ -285,7 +289,45 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(finished, cfg):
     assert len(whole) == len(resumed) == 8
     assert {record.id: record.completion for record in whole} == {record.id: record.completion for record in resumed}
     metrics = json.loads((Path(cfg.eval.folder) / "muddled" / "metrics.json").read_text())
-    assert metrics["num_resumed"] == 5
+    assert metrics["num_resumed"] == 3, "of four samples of the first task"
+
+
+def test_rewards_are_those_of_whole_groups_also_after_an_interruption(inputs, tmp_path):
+    """Groups of four, batches of three; one record is lost on the way; computed again, every reward is the same."""
+    cfg = compose(inputs, tmp_path)
+    known = pa.schema([("task_id", pa.string()), ("kernel", pa.string())])
+    kernels = [{"task_id": "relu", "kernel": Completion.parse(RELU).source}]
+    write_table(tmp_path / "known.parquet", kernels, known)
+    cfg.eval.references = str(tmp_path / "known.parquet")
+    cfg.eval.policies = {"muddled": str(inputs / "muddled")}
+    cfg.executor.timing = False
+    terms = {"correct": {}, "brevity": {"weight": 0.3}, "similarity": {"weight": 0.1}, "standardised_speedup": {}}
+    cfg.reward = {"name": "of_groups", "terms": terms}
+    with pytest.raises(KeyboardInterrupt), interrupted_after(batches=1):
+        run(cfg)
+    shard = Path(cfg.eval.folder) / "muddled" / "records" / "rank0.jsonl"
+    shard.write_bytes(shard.read_bytes()[:-40])
+    run(cfg)
+    records = ledger_of(cfg, "muddled")
+    assert len(records) == 8 and max(record.rewards["similarity"] for record in records) == 1
+    samples = [(Completion.parse(record.completion), record.verdict) for record in records]
+    references = {"relu": [Completion.parse(RELU).source]}
+    totals = replay(records, samples, make_reward(cfg.reward), references).totals
+    assert totals.tolist() == [record.reward for record in records]
+
+
+def test_a_verifier_is_asked_in_an_evaluation_too(inputs, tmp_path, serve):
+    server = serve(answer("SCORE: 0.25"))
+    cfg = compose(inputs, tmp_path)
+    cfg.eval.policies = {"learnt": str(inputs / "learnt")}
+    cfg.executor.timing = False
+    words = ["verifier=endpoint", "verifier.model=m", f"verifier.base_url={server.url}"]
+    words.append(f"verifier.cache_dir={tmp_path}/opinions")
+    OmegaConf.update(cfg, "verifier", compose_config("eval", words).verifier, force_add=True)
+    cfg.reward = {"name": "judged", "terms": {"correct": {"gates": ["judge"]}}}
+    run(cfg)
+    assert {record.opinion for record in ledger_of(cfg, "learnt")} == {0.25}
+    assert {record.reward for record in ledger_of(cfg, "learnt")} == {0.25}
 
 
 @pytest.mark.parametrize(

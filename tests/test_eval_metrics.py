@@ -81,6 +81,7 @@ def test_figures():
             "fast_1.5": 1 / 8,
             "fast_2": 1 / 8,
             "speedup": exp((log(2.5) + log(1.2) + log(0.5)) / 3),
+            "speedup_all": exp((log(2.5) + log(1.2) + log(0.5)) / 8),
             "reward": 3.4 / 8,
         }
     )
@@ -105,6 +106,7 @@ def test_what_was_not_measured_is_none():
     summary = summarize(untimed, [A], SETTINGS)
     assert summary["num_untimed"] == 2
     assert summary["figures"]["speedup"] == {"value": None, "low": None, "high": None}
+    assert values(untimed, [A])["speedup_all"] is None
     assert values(untimed, [A])["fast_0"] == 1 and values(untimed, [A])["fast_1"] is None
     assert set(values([], [A]).values()) == {None}
 
@@ -126,4 +128,15 @@ def test_changes_are_paired_by_task():
     same = compare(before, before, tasks, SETTINGS)
     assert same["correct"] == {"value": 0, "low": 0, "high": 0}
     assert same["speedup"] == {"value": 1, "low": 1, "high": 1}
-    assert changes["speedup"]["value"] > 2
+    assert changes["speedup"]["value"] == pytest.approx(2), "every task twice as fast, whichever are solved oftener"
+
+
+def test_speedups_are_compared_where_both_policies_solve_the_task():
+    """The second policy writes the same kernel for A, oftener, and solves B too, where there is less to gain."""
+    before = [right(A, 2.0), record(A, "incorrect", "ran"), record(B, "incorrect", "ran")]
+    after = [right(A, 2.0), right(A, 2.0), right(B, 1.0)]
+    changes = compare(after, before, [A, B], SETTINGS)
+    assert changes["speedup"] == {"value": 1, "low": 1, "high": 1}
+    assert changes["speedup_all"]["value"] == pytest.approx(exp(log(2) / 4)), "failures count as 1, tasks alike"
+    alone = compare([right(B, 1.0)], [right(A, 2.0)], [A, B], SETTINGS)
+    assert alone["speedup"] == {"value": None, "low": None, "high": None}

@@ -25,13 +25,13 @@ from kernelrl.executor import Executor, make_executor
 SLEEPER = RIGHT.replace(
     "void kernel", "void nap() { for (volatile long i = 0; i < 2000000000L; ++i) {} }\nvoid kernel"
 ).replace("{\n  const", "{\n  nap();\n  const", 1)
-TEMPLATE_BOMB = RIGHT.replace(
-    "void kernel",
+TEMPLATES = (
     "template <int N, int M> struct Grid { static constexpr unsigned v = Grid<N - 1, M>::v + Grid<N, M - 1>::v; };\n"
     "template <int M> struct Grid<0, M> { static constexpr unsigned v = 1; };\n"
     "template <int N> struct Grid<N, 0> { static constexpr unsigned v = 1; };\n"
-    "constexpr unsigned slow = Grid<400, 400>::v;\nvoid kernel",
+    "constexpr unsigned slow = Grid<400, 400>::v;\n"
 )
+TEMPLATE_BOMB = RIGHT.replace("void kernel", TEMPLATES + "void kernel")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from conftest import RIGHT
+from conftest import KERNELS, RIGHT
 from executor_cases import FAST, judge, request, wait_for
 from kernelrl.candidate import MAX_SOURCE_CHARS
 from kernelrl.dialects import _cpp_text
@@ -31,6 +31,7 @@ from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.hostlock import HostLock
 from kernelrl.executor.processes.patience import OutOfPatience, Patience, ceiling, never_paused
 from kernelrl.executor.processes.process import explain_status
+from test_executor_faults import TEMPLATES
 
 NUM_CHARS = 200_000
 CPU_LIMIT_S = 20
@@ -244,13 +245,56 @@ def test_a_process_that_waits_for_a_core_is_not_guilty(monkeypatch: pytest.Monke
     assert after.user + after.system - before.user - before.system >= 0.45 and end.value.final
 
 
-def test_a_build_that_takes_too_long_is_remembered_by_its_limit_alone(executor_cache: Path, tmp_path: Path) -> None:
-    slow = (Path(__file__).parent / "exploits" / "world_constexpr_bomb.py").read_text()
-    with make_executor({**FAST, "cache_dir": str(tmp_path), "build_timeout_s": 1.0}) as engine:
-        verdict = judge(engine, slow)
-        again = judge(engine, slow)
-    assert verdict.status == "compile_error" and verdict.final and again.cached
-    assert "took longer than 1 s" in verdict.feedback or "constexpr" in verdict.feedback
+COMING_AND_GOING = """
+import threading
+def spin():
+    for _ in range(1000): pass
+while True:
+    for thread in [threading.Thread(target=spin) for _ in range(8)]:
+        thread.start()
+"""
+
+
+def test_threads_that_come_and_go_share_one_limit() -> None:
+    end = _end_of_patience(COMING_AND_GOING)
+    assert end.final and not str(end)
+
+
+def test_verdicts_are_the_same_on_a_busy_machine(settings: dict[str, Any]) -> None:
+    """Limits that leave little room, and on each core four processes beside the executor's."""
+    tight = {**settings, "run_timeout_s": 1.0, "load_timeout_s": 2.0, "timing": False}
+    busy = [_child("while True: pass") for _ in range(4 * len(os.sched_getaffinity(0)))]
+    try:
+        with make_executor(tight) as engine:
+            verdicts = {name: judge(engine, source + "\n# busy") for name, source in KERNELS.items()}
+    finally:
+        for process, sock in busy:
+            process.kill()
+            process.wait()
+            sock.close()
+    found = {name: verdict.status for name, verdict in verdicts.items()}
+    assert found == {"right": "correct", "wrong": "incorrect", "broken": "compile_error", "cheat": "illegal"}
+    assert all(verdict.final for verdict in verdicts.values())
+
+
+ROW_OF_BOMBS = RIGHT.replace("void kernel", TEMPLATES + "void kernel").replace(
+    "mod = load_inline(",
+    """for number in range(12):
+    try:
+        load_inline(name="bomb", cpp_sources=SOURCE + f"// {number}", functions="kernel")
+    except RuntimeError:
+        pass
+mod = load_inline(""",
+)
+
+
+def test_the_first_build_that_takes_too_long_ends_the_judgement(tmp_path: Path) -> None:
+    with make_executor({**FAST, "cache_dir": str(tmp_path), "build_timeout_s": 2.0}) as engine:
+        first, again = (judge(engine, ROW_OF_BOMBS) for _ in range(2))
+        assert judge(engine, RIGHT).status == "correct"
+    assert first.status == "compile_error" and "took longer than 2 s" in first.feedback
+    assert first.build is not None and first.build.units == 1
+    assert first.final and again.cached, "CPU time is the same on a busy machine"
     header = next(tmp_path.glob("headers/*/loader.h.gch"))
     assert header.stat().st_size > 1 << 20, "the header has a limit of its own, and is whole"
 
@@ -297,7 +341,8 @@ def test_one_executor_of_a_host_measures_at_a_time(tmp_path: Path) -> None:
 
 def test_a_lock_that_is_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    for name in ("link", "none/lock"):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "none/lock", "pipe"):
         with pytest.raises(InfrastructureError, match=name), HostLock(str(tmp_path / name)).held():
             pass
     assert not (tmp_path / "elsewhere").exists()

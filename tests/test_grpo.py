@@ -8,40 +8,44 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
 from omegaconf import OmegaConf
-from transformers import TrainerState
+from transformers import AutoModelForCausalLM, TrainerState
 
 from conftest import KERNELS, REFERENCE
 from curated import training_config, write_data
 from kernelrl import grpo, sft
-from kernelrl.candidate import Candidate
+from kernelrl.candidate import Candidate, Completion
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor import make_executor
 from kernelrl.executor.api import Request
+from kernelrl.grpo.figures import BrokenRules, group_figures
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
 from kernelrl.grpo.judge import Judge
 from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.policies import models
+from kernelrl.policies.prompts import PLAIN, Reasoning
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
 from kernelrl.stage_folder import read_log
 from kernelrl.task import Task
 from kernelrl.training.hacking import alarms
-from kernelrl.verdict import Speedup, Verdict
+from kernelrl.verdict import Speedup, Verdict, Violation
 
 TASK = Task(id="relu2", source=REFERENCE)
 REWARD = {"name": "plain", "terms": {"correct": {"gates": ["rule"]}}}
 
 
-def judge(executor, ledger, texts, step=7):
+def judge(executor, ledger, texts, step=7, **options):
     metrics = {}
     retest = Retest(executor, RetestSettings(above=3.0, over_record=2.0))
     known = {TASK.id: [KERNELS["right"]]}
-    rewards = Judge(executor, make_reward(REWARD), ledger, "cpp", policy="p", retest=retest, references=known)(
+    reward = make_reward(REWARD)
+    rewards = Judge(executor, reward, ledger, "cpp", policy="p", retest=retest, references=known, **options)(
         prompts=[[{"role": "user", "content": "?"}]] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
         task=[TASK.model_dump_json()] * len(texts),
@@ -67,6 +71,36 @@ def test_every_completion_gets_a_reward_and_a_record(tmp_path, executor_cache):
     assert 0.3 < metrics["similarity"] < 1
     assert metrics["lone_groups"] == metrics["silent_groups"] == metrics["retested"] == 0
     assert metrics["broke/no_kernel"] == 0.4 and metrics["broke/library_call"] == 0.2 and metrics["coverage"] > 0.5
+
+
+def test_a_rule_that_nobody_broke_in_a_batch_counts_as_zero(tmp_path):
+    """Five completions a batch, logged every three batches: the second breaks a rule once, the fourth twice."""
+    whole, broken = (verdict_of(rule) for rule in (None, "library_call"))
+    report, reported = BrokenRules(), [[], []]
+    for step, num in enumerate((0, 1, 0, 2, 0, 0)):
+        reported[step // 3] += report([broken] * num + [whole] * (5 - num), interval=step // 3)
+    means = [fmean(share for _, share in interval) for interval in reported]
+    assert means == pytest.approx([1 / 15, 2 / 15])
+    assert {name for interval in reported for name, _ in interval} == {"broke/library_call"}
+
+
+def verdict_of(rule):
+    return Verdict(
+        task_id="relu2",
+        candidate="c",
+        status="illegal" if rule else "correct",
+        stage="ran" if rule else "correct",
+        dialect="cpp",
+        device="cpu",
+        violations=(Violation(rule=rule, evidence="x"),) if rule else (),
+    )
+
+
+def test_records_of_a_step_that_generates_twice_have_names_of_their_own(cfg):
+    cfg.grpo.trainer = {**cfg.grpo.trainer, "gradient_accumulation_steps": 2, "steps_per_generation": 1, "max_steps": 2}
+    cfg.executor.timing = False
+    expected = [f"grpo/{step}/{index}" for step in range(2) for index in range(8)]
+    assert ids(grpo.run(cfg)) == expected
 
 
 class Broken:
@@ -191,14 +225,59 @@ def test_advantages_are_those_of_trl():
     assert group_advantages(rewards, 4, "none")[:4].tolist() == [0.5, -0.5, -0.5, 0.5]
 
 
+def test_noise_in_an_all_correct_group_is_no_advantage(tmp_path):
+    """Speedups of 1.50 to 1.53: divided by their standard deviation they would be advantages from -1 to 1.6."""
+    cfg = training_config(tmp_path)
+    completion = Completion.parse(f"```python\n{KERNELS['right']}```\n")
+    medians = [1.50, 1.51, 1.53, 1.50, 1.50, 1.51, 1.50, 1.50]
+    for width in (1.03, 1.0001):  # measured with noise, and precisely
+        group = [(completion, timed((median / width, median, median * width))) for median in medians]
+        scores = make_reward(cfg.reward).of_groups(group, ["relu2"] * 8, progress=1.0)
+        rewards = torch.tensor([score.total for score in scores])
+        advantages = group_advantages(rewards, 8, cfg.grpo.trainer.scale_rewards)
+        assert advantages.abs().max() < 0.01
+        assert (advantages == 0).all() == (width == 1.03)
+        figures = group_figures(["relu2"] * 8, scores)
+        assert figures["silent_groups"] + figures["nearly_silent_groups"] == 1
+        assert figures["silent_groups"] == (width == 1.03)
+
+
 def test_the_plan_is_what_stands_before_the_kernel(cfg):
     tokenizer = models.load_policy(Path(cfg.grpo.policy))[1]
     plan, code = "<think>\nfuse all\n</think>\n", "```python\nclass ModelNew: pass\n```\n"
     ids = [tokenizer(text)["input_ids"] for text in (plan, plan + code)]
     padded = torch.tensor([ids[1] + [tokenizer.pad_token_id] * 3, ids[0] + [0] * (len(ids[1]) + 3 - len(ids[0]))])
-    mask = plan_mask(tokenizer, padded, [len(ids[1]), len(ids[0])])
-    assert tokenizer.decode(padded[0][mask[0]]).strip() == plan.strip()
-    assert mask[1].sum() == len(ids[0]), "without a kernel all is plan"
+    for reasoning in (PLAIN, Reasoning(opening="<think>\n")):
+        mask = plan_mask(tokenizer, padded, [len(ids[1]), len(ids[0])], reasoning)
+        assert tokenizer.decode(padded[0][mask[0]]).strip() == plan.strip()
+        assert mask[1].sum() == len(ids[0]), "without a kernel all is plan"
+
+
+DRAFT = f"perhaps\n```python\n{KERNELS['right']}```\nor rather"
+
+
+def test_a_draft_in_reasoning_that_the_template_opened_is_not_judged(tmp_path, executor_cache):
+    """The first completion was cut off while it reasoned, the second has reasoned and answers."""
+    ledger = Ledger(tmp_path)
+    with make_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
+        rewards, _ = judge(
+            executor, ledger, [DRAFT, f"{DRAFT}\n</think>\n{DRAFT}"], reasoning=Reasoning(opening="<think>\n")
+        )
+    assert rewards == [0.0, 1.0]
+    assert [record.verdict.status for record in ledger] == ["illegal", "correct"]
+    (cut, _) = [Completion.parse(record.completion) for record in ledger]
+    assert cut.source is None and cut.reasoning == DRAFT, "whoever reads the ledger sees the same"
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+def test_grpo_asks_the_chat_template_whether_it_opens_the_reasoning(thinks, cfg):
+    template = Path(cfg.grpo.policy) / "chat_template.jinja"
+    opening = "<|assistant|>{% if enable_thinking %}<think>\n{% endif %}{% endif %}"
+    template.write_text(template.read_text().replace("<|assistant|>{% endif %}", opening))
+    cfg.grpo.trainer.max_steps = 1
+    cfg.model.chat_template_kwargs = {"enable_thinking": thinks}
+    records = list(Ledger(grpo.run(cfg) / "records"))
+    assert records and all(record.completion.startswith("<think>\n") == thinks for record in records)
 
 
 def test_plan_and_code_are_trained_apart(cfg, monkeypatch):
@@ -232,6 +311,31 @@ def cfg(tmp_path):
     write_data(cfg)
     sft.run(cfg)
     return cfg
+
+
+def logits(policy):
+    model, tokenizer = models.load_policy(policy)
+    with torch.no_grad():
+        return model.eval()(tokenizer("for (int64_t i = 0;", return_tensors="pt")["input_ids"]).logits
+
+
+@pytest.mark.parametrize("stage", ["final", "final/adapter"])
+@pytest.mark.parametrize("adapter", ["{r: 2}", "null"])
+def test_what_sft_taught_an_adapter_is_there_after_grpo(adapter, stage, tmp_path):
+    """Without a step in GRPO its policy is SFT's, as a folder and as the reference of the KL term."""
+    overrides = ["sft.peft={r: 2}", f"grpo.peft={adapter}", f"grpo.policy={tmp_path}/sft/{stage}"]
+    frozen = ["grpo.trainer.learning_rate=0.0", "grpo.trainer.beta=0.1", "grpo.trainer.max_steps=1"]
+    cfg = training_config(tmp_path, "sft.trainer.learning_rate=1e-2", *overrides, *frozen)
+    write_data(cfg)
+    sft.run(cfg)
+    folder = grpo.run(cfg)
+    taught = logits(tmp_path / "sft" / "final")
+    assert (taught - logits(tmp_path / "sft" / "base")).abs().max() > 0.01
+    assert torch.equal(logits(folder / "final"), taught)
+    assert read_log(folder / "log.jsonl")[0]["kl"] == pytest.approx(0, abs=1e-6)
+    whole = AutoModelForCausalLM.from_pretrained(folder / "final")  # as vLLM reads it: no adapter to be found
+    assert (folder / "final" / "config.json").exists() and not (folder / "final" / "adapter_config.json").exists()
+    assert len(whole.state_dict()) == len(models.load_policy(folder / "final")[0].state_dict())
 
 
 def ids(folder):

@@ -6,11 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import Qwen3Config
 
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
-from kernelrl.runs.launch import slurm
-from kernelrl.runs.stages import STAGES
+from kernelrl.runs.launch import agent, generator, run_stage, slurm
+from kernelrl.runs.stages import STAGES, Stage
 
 SLURM = ["recipe=toy", "launcher=slurm"]
 
@@ -63,3 +65,52 @@ def test_a_job_has_the_nodes_that_its_command_can_use(command, nodes, tmp_path):
 def test_what_cannot_be_rendered_is_named(words, message, tmp_path):
     with pytest.raises(UserError, match=message):
         render("sft", tmp_path, *words)
+
+
+def test_a_login_node_needs_neither_the_gpus_nor_the_compilers_of_the_nodes(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ["dialect=cuda", "executor.device=cuda", "grpo.trainer.bf16=true", "+grpo.trainer.tf32=true"]
+    assert "#SBATCH" in render("grpo", tmp_path, *words, "launcher.gpus_per_node=8")
+    assert "#SBATCH" in render("sft", tmp_path, "sft.trainer.bf16=true")
+
+
+def test_what_a_trainer_does_not_take_is_still_found_there(tmp_path):
+    with pytest.raises(UserError, match="grpo.trainer: .*num_generations"):
+        render("grpo", tmp_path, "grpo.trainer.bf16=true", "grpo.trainer.num_generations=5")
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "ranks"), [("null", 0, None), ("null", 1, None), ("null", 8, 8), ("1", 8, 1), ("2", 0, 2)]
+)
+def test_on_one_machine_there_is_a_rank_for_each_gpu(asked, gpus, ranks, tmp_path, monkeypatch):
+    """A trainer that is no rank takes every GPU that it sees, and TRL refuses to train on several that way."""
+    started = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(agent, "run_ranks", lambda config, stage, nodes, processes: started.append(processes))
+    monkeypatch.setattr(Stage, "run", lambda self, cfg: started.append(None))
+    run_stage("sft", compose_config("sft", [f"launcher.processes={asked}", f"output_dir={tmp_path}"]))
+    assert started == [ranks]
+
+
+@pytest.mark.parametrize(
+    ("heads", "key_value_heads", "gpus", "split"),
+    [
+        (32, 8, 8, (8, 1)),
+        (28, 4, 8, (4, 2)),
+        (14, 2, 8, (2, 4)),
+        (9, 3, 8, (1, 8)),
+        (40, 8, 4, (4, 1)),
+        (64, 8, 16, (16, 1)),
+    ],
+)
+def test_vllm_shares_out_whole_heads_and_uses_every_gpu(heads, key_value_heads, gpus, split):
+    config = Qwen3Config(num_attention_heads=heads, num_key_value_heads=key_value_heads)
+    assert generator.split_gpus(config, gpus) == split
+
+
+def test_options_of_the_server_are_passed_through(tmp_path):
+    Qwen3Config(num_attention_heads=28, num_key_value_heads=4).save_pretrained(tmp_path)
+    words = generator.serve_command(tmp_path, 40001, 8, {"max-model-len": 16384, "enforce-eager": True})
+    assert words[2:4] == ["serve", str(tmp_path)]
+    wanted = ["--port=40001", "--tensor-parallel-size=4", "--data-parallel-size=2", "--max-model-len=16384"]
+    assert {*wanted, "--enforce-eager"} <= set(words)

@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 from omegaconf import OmegaConf
+from peft import LoraConfig, get_peft_model
 
 from curated import training_config, write_data
-from kernelrl.configs import compose_config
+from kernelrl.configs import compose_config, read_node
 from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
 from kernelrl.policies import models
+from kernelrl.policies.sampling import Sampler
+from kernelrl.policies.settings import DEFAULT, ModelSettings
+from kernelrl.training.lengths import keep_short_conversations, keep_short_prompts
 
 TEXT = "  for (int64_t i = 0; i < N; ++i) {\n    float v = a[i];\n"
 
@@ -100,3 +104,64 @@ def test_smollm2_from_its_package_can_be_saved_and_loaded(tmp_path):
     loaded, _ = models.load_policy(tmp_path / "policy")
     ids = tokenizer("The capital of France is", return_tensors="pt")["input_ids"]
     assert "Paris" in tokenizer.decode(loaded.generate(ids, max_new_tokens=8, do_sample=False)[0])
+
+
+def test_a_model_is_loaded_as_its_settings_say(texts, tmp_path):
+    cfg = training_config(tmp_path, "model.dtype=bfloat16").model
+    models.save_policy(*models.make_base(cfg, texts, seed=0), tmp_path / "base")
+    settings = ModelSettings(attn_implementation="eager")
+    model, _ = models.load_policy(tmp_path / "base", settings=settings)
+    assert model.dtype == torch.bfloat16 and model.config._attn_implementation == "eager"
+    assert Sampler(tmp_path / "base", 0, 1.0, 4, settings)._model.config._attn_implementation == "eager"
+
+
+def test_an_adapter_may_be_the_base_model(texts, tmp_path):
+    base, tokenizer = models.make_base(training_config(tmp_path).model, texts, seed=0)
+    models.save_policy(base, tokenizer, tmp_path / "base")
+    adapter = get_peft_model(
+        models.load_policy(tmp_path / "base")[0], LoraConfig(r=2, init_lora_weights=False, task_type="CAUSAL_LM")
+    )
+    adapter.save_pretrained(tmp_path / "adapter")
+    tokenizer.save_pretrained(tmp_path / "adapter")
+    words = ["model=hf", f"model.name={tmp_path / 'adapter'}", "model.attn_implementation=eager"]
+    model, _ = models.make_base(compose_config("sft", words).model, [], seed=0)
+    ids = tokenizer(TEXT, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        torch.testing.assert_close(model.eval()(ids).logits, adapter.eval()(ids).logits, rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(model(ids).logits, base.eval()(ids).logits)
+
+
+def test_weights_are_quantized_only_under_an_adapter(monkeypatch):
+    settings = ModelSettings(quantization="4bit")
+    with pytest.raises(UserError, match=r"model.quantization=4bit: .* e.g. grpo.peft={r: 16}"):
+        models.check_quantization(settings, None, "grpo")
+    monkeypatch.setattr(models, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install bitsandbytes"):
+        models.check_quantization(settings, LoraConfig(), "sft")
+    models.check_quantization(ModelSettings(), None, "sft")
+    assert models.quantization(settings).bnb_4bit_quant_type == "nf4"
+    assert models.quantization(ModelSettings(quantization="8bit")).load_in_8bit
+
+
+def test_a_model_that_cannot_be_is_one_line():
+    with pytest.raises(UserError, match=r"model.quantization='3bit': Input should be '4bit' or '8bit'"):
+        read_node(ModelSettings, compose_config("sft", ["model.quantization=3bit"]).model, "model")
+
+
+def test_rows_that_are_too_long_are_left_out_and_counted(tokenizer, caplog):
+    def row(num_lines):
+        question, answer = [{"role": "user", "content": "x\n" * num_lines}], [{"role": "assistant", "content": "y\n"}]
+        return {"prompt": question, "completion": answer}
+
+    rows = [row(1), row(100), row(2)]
+    assert keep_short_prompts(rows, tokenizer, DEFAULT, 20) == [rows[0], rows[2]]
+    assert "grpo.max_prompt_length=20: 1 of 3 rows are longer and left out" in caplog.text
+    assert keep_short_prompts(rows, tokenizer, DEFAULT, None) == rows
+    length = len(
+        tokenizer(tokenizer.apply_chat_template([*rows[0]["prompt"], *rows[0]["completion"]], tokenize=False))[
+            "input_ids"
+        ]
+    )
+    assert keep_short_conversations(rows, tokenizer, DEFAULT, length) == [rows[0]]
+    with pytest.raises(UserError, match=r"sft.trainer.max_length=1: every row is longer"):
+        keep_short_conversations(rows, tokenizer, DEFAULT, 1)

@@ -6,6 +6,7 @@ from conftest import REFERENCE
 from kernelrl import dialects
 from kernelrl.errors import UserError
 from kernelrl.policies import prompts
+from kernelrl.policies.settings import ModelSettings
 from kernelrl.task import Task
 
 TASK = Task(id="relu2", source=REFERENCE)
@@ -24,6 +25,37 @@ def test_a_prompt_names_the_language_and_ends_with_the_program(style, dialect):
 def test_an_unknown_style_is_one_line():
     with pytest.raises(UserError, match=r"prompt.style='long' is not known; choose one of short, full"):
         prompts.build_prompt(TASK, "cpp", "long")
+
+
+class Tokenizer:
+    """Renders the last message and what a chat template writes before the policy goes on."""
+
+    def __init__(self, suffix):
+        self.suffix = suffix
+
+    def apply_chat_template(self, messages, enable_thinking=True, **options):
+        return f"<user>{messages[-1]['content']}<assistant>{self.suffix if enable_thinking else ''}"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "options", "restored"),
+    [
+        ("", {}, "draft"),
+        ("<think>\n", {}, "<think>\ndraft"),
+        ("<think>\n", {"chat_template_kwargs": {"enable_thinking": False}}, "draft"),
+        ("<think>\n\n</think>\n\n", {}, "draft"),
+        ("[THINK]", {"reasoning": {"start": "[THINK]", "end": "[/THINK]"}}, "<think>draft"),
+    ],
+)
+def test_a_completion_begins_with_what_the_template_wrote_of_its_reasoning(suffix, options, restored):
+    reasoning = prompts.Reasoning.of(Tokenizer(suffix), ModelSettings.model_validate(options))
+    assert reasoning.restore("draft") == restored
+
+
+def test_other_marks_of_reasoning_become_those_that_are_read():
+    reasoning = prompts.Reasoning("[THINK]", "[/THINK]")
+    assert reasoning.restore("[THINK]a[/THINK]b") == "<think>a</think>b"
+    assert prompts.PLAIN.restore("b", reasoning="a") == "<think>\na\n</think>\nb"
 
 
 def test_a_conversation_as_text():

@@ -320,7 +320,7 @@ def test_a_shared_executor_that_is_killed_comes_back_and_finishes(served: tuple[
         stream = engine.stream(variants(60))
         verdicts = dict([next(stream)])
         for process in psutil.process_iter(["cmdline"]):
-            if "ray::Service" in " ".join(process.info["cmdline"] or ()):
+            if "ray::SharedExecutor" in " ".join(process.info["cmdline"] or ()):
                 process.kill()
         verdicts |= dict(stream)
     assert len(verdicts) == 60 and not [v for v in verdicts.values() if v.status == "infrastructure"]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from statistics import pstdev
 
 import pytest
 
@@ -9,6 +10,7 @@ from kernelrl import cli
 from kernelrl.candidate import Completion
 from kernelrl.commands.records import read
 from kernelrl.commands.reward import main, replay
+from kernelrl.data.tables import read_references
 from kernelrl.errors import UserError
 from kernelrl.records import Ledger, Record
 from kernelrl.rewards import make_reward
@@ -56,13 +58,34 @@ def test_rewards_and_advantages_are_those_of_the_groups(run):
         {"name": "k", "terms": {"correct": {"weight": 0.3}, "speedup": {"form": "raw", "bound": "median", "cap": None}}}
     )
     records = read(run, "grpo")
-    found = replay(records, [(Completion.parse(each.completion), each.verdict) for each in records], kevin)
+    samples = [(Completion.parse(each.completion), each.verdict) for each in records]
+    found = replay(records, samples, kevin)
     assert found.totals[:6].tolist() == pytest.approx([4.3, 1.3, 0, 0, 2.3, 2.3])
     assert str(found.totals[6]) == str(found.advantages[6]) == "nan"
     mean, spread = 1.4, ((2.9**2 + 0.1**2 + 2 * 1.4**2) / 4) ** 0.5
-    assert found.advantages[:4].tolist() == pytest.approx([(total - mean) / spread for total in (4.3, 1.3, 0, 0)])
+    differences = [total - mean for total in (4.3, 1.3, 0, 0)]
+    assert found.advantages[:4].tolist() == pytest.approx(differences)
+    scaled = replay(records, samples, kevin, scale="group").advantages[:4].tolist()
+    assert scaled == pytest.approx([difference / spread for difference in differences])
+    batch = pstdev([4.3, 1.3, 0, 0, 2.3, 2.3])
+    scaled = replay(records, samples, kevin, scale="batch").advantages[:4].tolist()
+    assert scaled == pytest.approx([difference / batch for difference in differences])
     assert found.advantages[4:6].tolist() == [0, 0]
     assert found.silent == 0.5  # of the groups of two or more: a at step 0 tells something, b does not
+
+
+def test_what_a_reward_knew_in_training_it_knows_again(run, capsys):
+    """Kernels known to be right, and how much of the training was done."""
+    known = {"a": ["class ModelNew: pass"]}
+    weight = {"start": 1.0, "end": 0.0}
+    cold = make_reward({"name": "cold", "terms": {"similarity": {"weight": weight}}})
+    samples = [(Completion.parse(each.completion), each.verdict) for each in RECORDS]
+    found = replay(RECORDS, samples, cold, known, max_steps=4).totals
+    assert found[:3].tolist() == [1, 1, 1] and found[4] == 0
+    moved = [each.model_copy(update={"task_id": "a"}) for each in RECORDS]
+    assert replay(moved, samples, cold, known, max_steps=4).totals[7] == 0.75, "a quarter of the training is done"
+    with pytest.raises(UserError, match="name a file: eval.references"):
+        read_references(None, needed=True)
 
 
 def test_the_command_compares_with_the_first_reward(run, capsys):

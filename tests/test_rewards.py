@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import random
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,45 @@ def test_bad_config_is_one_clear_line(terms, message):
     with pytest.raises(UserError) as error:
         make_reward({"name": "bad", "terms": terms})
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def timed(median, width):
+    return verdict("correct", "correct", coverage=1.0).model_copy(
+        update={"speedup": Speedup(median=median, low=median / width, high=median * width, pairs=9)}
+    )
+
+
+def paid(group, **options):
+    reward = make_reward({"name": "s", "terms": {"speedup": {"form": "raw", "dead_band": 1.0, **options}}})
+    scores = reward.of_groups([(COMPLETION, each) for each in group], ["t"] * len(group), progress=1.0)
+    return [score.total for score in scores]
+
+
+def test_kernels_that_measurement_does_not_tell_apart_are_paid_alike():
+    """Intervals of +-3 % around 1.50 to 1.53, and one kernel that is plainly faster."""
+    noise = [timed(median, 1.03) for median in (1.50, 1.53, 1.51, 1.52)]
+    assert paid([*noise, timed(2.0, 1.03)]) == pytest.approx([1.50 / 1.03] * 4 + [2.0 / 1.03])
+    assert paid(noise, bound="median") == [1.50] * 4
+    assert paid(noise, dead_band=0.0, bound="median") == [1.50, 1.53, 1.51, 1.52]
+    assert len(set(paid([timed(median, 1.001) for median in (1.50, 1.53, 1.51, 1.52)]))) == 4, "precise times differ"
+
+
+def test_a_dead_band_keeps_the_order_and_never_pays_more_than_is_proven():
+    rng = random.Random(0)
+    for _ in range(200):
+        group = [timed(math.exp(rng.uniform(-1, 2)), 1 + rng.choice([0.01, 0.1, 0.5])) for _ in range(8)]
+        totals = paid([*group, WRONG, UNTIMED])
+        assert totals[8:] == [0, 0]
+        ranked = sorted(zip([each.speedup.low for each in group], totals, strict=False))
+        assert [total for _, total in ranked] == sorted(totals[:8])
+        assert all(total <= min(low, 8.0) for low, total in ranked)
+        assert ranked[0][0] == ranked[0][1] or ranked[0][0] > 8.0
+
+
+def test_a_kernel_with_noisy_times_hides_nobody_elses_speed_and_is_paid_for_its_own():
+    noisy = timed(1.2, 2.4)
+    totals = paid([noisy, timed(1.0, 1.02), timed(1.6, 1.02), timed(1.61, 1.02)])
+    assert totals == pytest.approx([0.5, 1.0 / 1.02, 1.6 / 1.02, 1.6 / 1.02])
 
 
 @pytest.mark.parametrize(("speedup", "expected"), [(1.118, 1.11), (0.992, 1.0), (1.0, 1.0), (2.0, 2.0), (0.5, 0.5)])

@@ -7,20 +7,24 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, SFTConfig
 
 from curated import training_config, write_data
 from kernelrl import sft
 from kernelrl.configs import compose_config
+from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
 from kernelrl.policies import models
 from kernelrl.stage_folder import read_log
-from kernelrl.training.checkpoints import last_checkpoint, seal
+from kernelrl.training import checkpoints
+from kernelrl.training.checkpoints import last_checkpoint, save_final, seal
 
 
 @pytest.fixture
@@ -96,9 +100,60 @@ def test_an_adapter_is_trained_and_comes_back_merged(adapter, tmp_path):
     cfg = training_config(tmp_path, f"sft.peft={adapter}")
     write_data(cfg)
     folder = sft.run(cfg)
-    assert (folder / "final" / "adapter_config.json").exists()
-    model, _ = models.load_policy(folder / "final")
-    assert type(model).__name__ == "Qwen3ForCausalLM"
+    assert type(models.load_policy(folder / "final")[0]).__name__ == "Qwen3ForCausalLM"
+    final, adapted, base = (logits(folder / name) for name in ("final", "final/adapter", "base"))
+    assert torch.equal(final, adapted) and not torch.equal(final, base)
+    assert not list(folder.glob("final.*")), "nothing is left of what it was made from"
+
+
+def logits(policy):
+    model, tokenizer = models.load_policy(policy)
+    with torch.no_grad():
+        return model.eval()(tokenizer("for (int64_t i = 0;", return_tensors="pt")["input_ids"]).logits
+
+
+def test_weights_stored_in_bfloat16_are_trained_in_float32(cfg, tmp_path):
+    """At a learning rate of 1e-6 a bfloat16 weight would not move, however many steps are taken."""
+    rows = read_table(Path(cfg.curate.folder) / "sft_train.parquet", ["prompt", "completion"])
+    base = tmp_path / "stored"
+    model, tokenizer = models.make_base(cfg.model, [message["content"] for message in rows[0]["completion"]], seed=0)
+    models.save_policy(model.to(torch.bfloat16), tokenizer, base)
+    cfg.sft.trainer = {**cfg.sft.trainer, "learning_rate": 1e-6, "lr_scheduler_type": "constant", "weight_decay": 0.0}
+    trainer = sft.make_trainer(cfg, base, tmp_path / "run", rows)
+    before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
+    trainer.train()
+    moved = [(weight != before[name]).float().mean().item() for name, weight in trainer.model.named_parameters()]
+    assert min(moved) > 0.5
+    save_final(trainer, base, tmp_path / "final")
+    assert {weight.dtype for weight in models.load_policy(tmp_path / "final")[0].parameters()} == {torch.bfloat16}
+
+
+def test_lora_leaves_frozen_weights_as_they_are_stored_and_has_float32_ones(cfg, tmp_path):
+    cfg.sft.peft = {"r": 2, "target_modules": "all-linear"}
+    rows = read_table(Path(cfg.curate.folder) / "sft_train.parquet", ["prompt", "completion"])
+    model, tokenizer = models.make_base(cfg.model, [message["content"] for message in rows[0]["completion"]], seed=0)
+    models.save_policy(model.to(torch.bfloat16), tokenizer, tmp_path / "base")
+    trained = sft.make_trainer(cfg, tmp_path / "base", tmp_path / "run", rows).model
+    dtypes = {True: set(), False: set()}
+    for parameter in trained.parameters():
+        dtypes[parameter.requires_grad].add(parameter.dtype)
+    assert dtypes == {True: {torch.float32}, False: {torch.bfloat16}}
+
+
+def test_the_disk_is_asked_for_what_the_trainer_will_write(tmp_path, monkeypatch):
+    """An adapter's checkpoint is small; under ZeRO-3 a parameter is empty and knows its whole size."""
+    asked = []
+    monkeypatch.setattr(checkpoints, "require_free_disk", lambda folder, num_bytes: asked.append(num_bytes))
+    model = torch.nn.Linear(10, 10, bias=False)
+    checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
+    assert asked.pop() == 3 * (400 + 800) + 400
+    model.weight.ds_numel, model.weight.data = 100, torch.empty(0)
+    checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
+    assert asked.pop() == 3 * (400 + 800) + 400
+    config = Qwen3Config(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, head_dim=16)
+    model = get_peft_model(Qwen3ForCausalLM(config), LoraConfig(r=1, target_modules=["q_proj"]))
+    checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
+    assert asked.pop() == 3 * (4 + 8) * 64 + 4 * sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize(

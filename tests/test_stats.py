@@ -10,6 +10,7 @@ from kernelrl.stats import (
     fast_p,
     geometric_mean,
     holm,
+    mean_interval,
     median_interval,
     pass_at_k,
     percentiles,
@@ -116,3 +117,11 @@ def test_holm_by_hand():
     """0.01 x 4, 0.02 x 3, 0.03 x 2 (never below the one before), 0.5 x 1."""
     assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
     assert holm([0.4, 0.6]) == pytest.approx([0.8, 0.8]) and holm([]) == []
+
+
+def test_the_interval_of_a_mean_of_few_values_is_students():
+    """Student's quantile of two degrees of freedom is 4.303."""
+    low, high = mean_interval([1.0, 2.0, 3.0])
+    assert (low, high) == pytest.approx((2 - 4.3027 / np.sqrt(3), 2 + 4.3027 / np.sqrt(3)), rel=1e-4)
+    assert mean_interval([2.0, 2.0]) == (2.0, 2.0)
+    assert all(isnan(bound) for bound in mean_interval([1.0]))

@@ -49,7 +49,6 @@ def test_an_endpoint_is_asked_once_for_each_sample(serve, tmp_path):
     proposals = ask(teacher)
     assert [task.id for task, _ in proposals] == ["t0", "t0", "t1", "t1", "t2", "t2", "t3", "t3"]
     assert {(item.reasoning, item.source) for _, item in proposals} == {("Bound by memory.", RIGHT)}
-    assert proposals[0][1].usage.cost == pytest.approx(0.007)
     assert len(server.requests) == 8 and server.most <= 3
     path, _, body = server.requests[0]
     assert path == "/v1/chat/completions" and body["model"] == "m" and body["temperature"] == 0.8
@@ -110,7 +109,7 @@ def test_unknown_prices_and_tokens_are_unknown_costs(serve, tmp_path):
     silent = json.loads(GOOD[1])
     del silent["usage"]
     teacher = llm(tmp_path, serve((200, json.dumps(silent))), prices={"prompt": 1.0, "completion": 1.0})
-    assert ask(teacher)[0][1].usage.cost is None
+    ask(teacher)
     assert teacher.summary()["cost"] is None and teacher.summary()["prompt_tokens"] is None
 
 

@@ -7,8 +7,8 @@ from conftest import KERNELS, REFERENCE
 from kernelrl.candidate import Completion
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
-from kernelrl.grpo.verifier import Verifier, read_score
 from kernelrl.policies.endpoint import Answer
+from kernelrl.policies.verifier import Verifier, read_score
 from kernelrl.runs.preflight import require_all
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict

@@ -1,5 +1,4 @@
 """Reinforcement learning that trains language models to write kernels."""
 
-from importlib.metadata import version
-
-__version__ = version("kernelrl")
+__version__ = "0.1.0"
+"""The one place where it stands: pyproject.toml reads it."""

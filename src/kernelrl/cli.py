@@ -112,6 +112,7 @@ def _run_stage(command: str, rest: list[str]) -> None:
 
     from kernelrl import configs
     from kernelrl.console import set_up_logging
+    from kernelrl.stage_folder import require_writable
     from kernelrl.training import interruption
 
     if command == "eval":
@@ -127,6 +128,9 @@ def _run_stage(command: str, rest: list[str]) -> None:
 
         ablation.prepare(overrides)
         rest = ["--multirun", *rest]
+    if varied:  # Hydra writes to this folder before a job can check it
+        fixed = [word for word in overrides if word.partition("=")[0] not in varied]
+        require_writable(configs.compose_config(command, fixed).output_dir, "choose another output_dir=")
     sys.argv = [f"kernelrl {command}", *(word for word in rest if word not in overrides), *overrides]
 
     @hydra.main(config_path=str(configs.config_dir()), config_name=command, version_base=configs.HYDRA_VERSION_BASE)
@@ -137,7 +141,7 @@ def _run_stage(command: str, rest: list[str]) -> None:
                 _move_to_sweep_folder(cfg, STAGES[command].inputs, ",".join(words))
             else:
                 interruption.install()
-            configs.check_types(cfg, command)
+            configs.check(cfg, command, overrides)
             OmegaConf.to_container(cfg, resolve=True)  # an interpolation that leads nowhere is found before the work
             print(_run_job(command, cfg))
         except KernelRLError as error:

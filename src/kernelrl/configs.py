@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -20,8 +22,10 @@ from kernelrl.errors import UserError
 
 Model = TypeVar("Model", bound=BaseModel)
 HYDRA_VERSION_BASE = "1.3"
-ConfigError = (HydraException, OmegaConfBaseException)
+ConfigError = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 """What Hydra and OmegaConf raise about a config or an override."""
+CLOSED = ("curate", "decontamination", "eval", "executor", "filters", "grpo", "launcher", "report", "sft")
+"""Nodes of the config whose keys are all known. What `tasks`, `reward` and the others hold depends on the option."""
 
 
 def config_dir() -> Path:
@@ -41,7 +45,7 @@ def compose_config(command: str, overrides: Sequence[str] = ()) -> DictConfig:
         cfg = _compose(command, overrides)
     except ConfigError as error:
         raise explain(error, command) from None
-    check_types(cfg, command)
+    check(cfg, command, overrides)
     return cfg
 
 
@@ -67,15 +71,25 @@ def read_node(model: type[Model], node: DictConfig, name: str) -> Model:
 def explain(error: Exception, command: str) -> UserError:
     """One line for what Hydra says about a config: the thing, the value, and the close match."""
     text = str(error)
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return UserError(f"config file {error.problem_mark.name}, line {error.problem_mark.line + 1}: {error.problem}")
     if missing := re.search(r"Could not find '(?:([^']+)/)?([^'/]+)'", text):
         group, option = missing.groups(default="")
         return UserError(f"no option {option!r} in config group {group!r}{_close_match(option, _options(group))}")
     if unknown := re.search(r"Could not (?:override|delete(?: from config\.)?) '([^'\s]+)", text):
         name = unknown.group(1)
-        return UserError(f"unknown override {name!r}{_close_match(name, [*_keys(command), *_groups()])}")
+        return UserError(f"unknown override {name!r}{_close_match(name, [*_defaults(command), *_groups()])}")
     first, *rest = (line.strip() for line in text.splitlines() if line.strip())
     cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
     key = next((line for line in rest if line.startswith("full_key:")), "")
+    if lacking := re.search(r"Interpolation key '([^']+)' not found|full_key: (\S+)", text):
+        name = lacking[1] or lacking[2]
+        if name in _defaults(command):
+            group = name.partition(".")[0]
+            return UserError(
+                f"{name} is not set: a config file of yours for {group!r} lacks it, as one of an older version does; "
+                f"`kernelrl {command} --cfg job` without that file shows its default"
+            )
     return UserError("; ".join(dict.fromkeys(part for part in (first, cause, key) if part)))
 
 
@@ -104,15 +118,46 @@ def swept(overrides: Sequence[str]) -> set[str]:
     return {str(override.input_line).partition("=")[0] for override in parsed if override.is_sweep_override()}
 
 
-def check_types(cfg: DictConfig, command: str) -> None:
-    """Check that numbers and switches are still numbers and switches.
+def check(cfg: DictConfig, command: str, overrides: Sequence[str]) -> None:
+    """Check that the config has the keys of this version, and that words, numbers and switches are still that.
+
+    A key that a config file of an older version sets would otherwise be passed over in silence.
+
+    Args:
+        overrides: of the command line; a key that one of them adds (`+key=value`) is meant.
 
     Raises:
-        UserError: names the key, its value and its default.
+        UserError: names the key, its value and the way out.
     """
-    defaults = dict(_walk(OmegaConf.to_container(_compose(command, ()))))
+    _check_keys(cfg, command, {word.lstrip("+").partition("=")[0] for word in overrides if word.startswith("+")})
+    _check_types(cfg, command)
+
+
+def _check_keys(cfg: DictConfig, command: str, added: set[str]) -> None:
+    known = [*_defaults(command), *_groups()]
+    for group in CLOSED:
+        known += [f"{group}.{key}" for option in _options(group) for key in _load(group, option)]
+    text = OmegaConf.to_yaml(cfg)  # interpolations as they stand: a recipe may have nodes of its own that it refers to
+    known += [str(key) for key in cfg if re.search(rf"\$\{{{re.escape(str(key))}[.}}]", text)]
+    nodes = {"": cfg} | {f"{group}.": cfg[group] for group in CLOSED if isinstance(cfg.get(group), DictConfig)}
+    for prefix, node in nodes.items():
+        for key in (f"{prefix}{name}" for name in node):
+            if key not in known and not any(word == key or word.startswith(f"{key}.") for word in added):
+                raise UserError(
+                    f"{key}: this version has no such setting; a config file of another version may set it"
+                    f"{_close_match(key, known)}"
+                )
+
+
+def _check_types(cfg: DictConfig, command: str) -> None:
+    defaults = _defaults(command)
     for key, value in _walk(OmegaConf.to_container(cfg)):
         default = defaults.get(key)
+        if isinstance(default, dict) and default and isinstance(value, bool | int | float):
+            raise UserError(f"{key}={value}: {key} is a group of settings; give {key}.NAME=VALUE")
+        if isinstance(default, str) and isinstance(value, bool | int | float):
+            kind = "a switch" if isinstance(value, bool) else "a number"
+            raise UserError(f"{key}={value} is read as {kind}, not as text; give it in both quotes: \"{key}='TEXT'\"")
         if isinstance(default, bool | int | float) and isinstance(value, str) and "${" not in value:
             kind = "true or false" if isinstance(default, bool) else "a number"
             raise UserError(f"{key}={value} is not {kind}; its default is {default}")
@@ -124,9 +169,10 @@ def _compose(command: str, overrides: Sequence[str]) -> DictConfig:
         return compose(command, overrides=list(overrides))
 
 
-def _keys(command: str) -> list[str]:
-    """Every key of the command's config without overrides, e.g. `sft.trainer.learning_rate`."""
-    return [key for key, _ in _walk(OmegaConf.to_container(_compose(command, ())))]
+@cache
+def _defaults(command: str) -> dict[str, object]:
+    """Every key of the command's config without overrides, e.g. `sft.trainer.learning_rate`, and its value."""
+    return dict(_walk(OmegaConf.to_container(_compose(command, ()))))
 
 
 def _walk(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -140,6 +186,12 @@ def _walk(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 def _groups() -> list[str]:
     return sorted(path.name for path in config_dir().iterdir() if path.is_dir())
+
+
+@cache
+def _load(group: str, option: str) -> list[str]:
+    """The keys that an option of a config group sets."""
+    return [str(key) for key in OmegaConf.load(config_dir() / group / f"{option}.yaml")]
 
 
 def _options(group: str) -> list[str]:

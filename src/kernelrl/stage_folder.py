@@ -1,6 +1,7 @@
 """Stage folders: where a stage keeps what it made, so that the same command resumes and a finished stage stays so.
 
-A stage folder holds `settings.yaml` (what the run was asked to do), `done.json` (its figures, written last) and a lock.
+A stage folder holds `settings.yaml` (whose folder it is, and what the run was asked to do), `done.json` (its figures,
+written last) and a lock.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import fcntl
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ from kernelrl.records import write_atomically, write_json
 
 SETTINGS = "settings.yaml"
 DONE = "done.json"
+STAGE_MARK = "# stage: "
+"""Begins the first line of `settings.yaml`; folders that were made by version 0.1.0 have no such line."""
 LOCK = ".lock"
 LOG = "log.jsonl"
 NUM_DIFFERENCES_SHOWN = 5
@@ -59,7 +63,8 @@ def open_stage(
         way_out: what a user can do when the folder holds a run with other settings.
 
     Raises:
-        UserError: another process has the folder open, or it holds a run with other settings.
+        UserError: the folder cannot be written, another process has it open, it belongs to another stage, or it holds a
+            run with other settings.
     """
     folder = Path(folder)
     try:
@@ -68,6 +73,7 @@ def open_stage(
         raise UserError(
             f"{name}: cannot create folder {folder}: {error.strerror}; choose another output_dir="
         ) from None
+    require_writable(folder, "choose another output_dir=")
     if not is_main_rank():  # the main rank locks, compares and writes for all
         yield StageFolder(folder, is_done(folder))
         return
@@ -116,6 +122,24 @@ def require_free_disk(folder: str | Path, num_bytes: int) -> None:
         )
 
 
+def require_writable(folder: str | Path, way_out: str) -> None:
+    """Check that files can be made in `folder`, or where it does not exist yet, in the first folder above it.
+
+    Args:
+        way_out: what a user can do when they cannot.
+
+    Raises:
+        UserError: names the folder and what the system says.
+    """
+    folder = Path(folder).absolute()
+    try:
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}; {way_out}") from None
+
+
 def is_main_rank() -> bool:
     """Whether this process is the one that writes for all that train together, as torch numbers them."""
     return os.environ.get("RANK", "0") == "0"
@@ -140,16 +164,23 @@ def _compare_or_write(name: str, folder: Path, settings: Mapping[str, Any] | Dic
     text = OmegaConf.to_yaml(_as_config(settings), resolve=True)
     path = folder / SETTINGS
     if not path.exists():
-        write_atomically(path, text)
+        write_atomically(path, f"{STAGE_MARK}{name}\n{text}")
         return
+    mark = path.read_text().partition("\n")[0]
+    if mark.startswith(STAGE_MARK) and mark != f"{STAGE_MARK}{name}":
+        raise UserError(f"{name}: folder {folder} belongs to {mark.removeprefix(STAGE_MARK)}; {way_out}")
     old = _flatten(OmegaConf.to_container(OmegaConf.load(path)))
     new = _flatten(OmegaConf.to_container(OmegaConf.create(text)))
     differing = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     if differing:
-        shown = [f"{key} was {old.get(key)!r}, now {new.get(key)!r}" for key in differing[:NUM_DIFFERENCES_SHOWN]]
+        shown = [f"{key} was {_show(old, key)}, now {_show(new, key)}" for key in differing[:NUM_DIFFERENCES_SHOWN]]
         if len(differing) > NUM_DIFFERENCES_SHOWN:
             shown.append(f"and {len(differing) - NUM_DIFFERENCES_SHOWN} more")
         raise UserError(f"{name}: folder {folder} holds a run with other settings ({'; '.join(shown)}); {way_out}")
+
+
+def _show(settings: Mapping[str, Any], key: str) -> str:
+    return repr(settings[key]) if key in settings else "not set"
 
 
 def _as_config(settings: Mapping[str, Any] | DictConfig) -> DictConfig:

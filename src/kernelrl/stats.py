@@ -1,4 +1,4 @@
-"""Estimates and their intervals: bootstrap, exact median, pass@k, fast_p. NumPy only.
+"""Estimates and their intervals: bootstrap, exact median, Student's mean, pass@k, fast_p.
 
 Shapes: N values or samples, T tasks, R resamples. Intervals of ratios are percentile bootstrap intervals (Efron 1979)
 that depend on nothing but the values and the seed.
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import sem, t
 
 Interval = tuple[float, float]
 
@@ -51,6 +52,19 @@ def median_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     low = (1 - weight) * ordered[rank - 1] + weight * ordered[rank]
     high = (1 - weight) * ordered[count - rank] + weight * ordered[count - rank - 1]
     return float(low), float(high)
+
+
+def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+    """Student's interval of the mean of N independent values, e.g. one figure of N runs; (nan, nan) for fewer than two.
+
+    Source: Student 1908, "The probable error of a mean". For three values it is 4.3 standard errors to each side; a
+    bootstrap of three values knows ten different samples, and covers far less than it says.
+    """
+    values_N = np.asarray(values, dtype=np.float64)
+    if values_N.size < 2:
+        return float("nan"), float("nan")
+    margin = float(t.ppf((1 + level) / 2, values_N.size - 1)) * float(sem(values_N))
+    return float(values_N.mean()) - margin, float(values_N.mean()) + margin
 
 
 def ratio_interval(

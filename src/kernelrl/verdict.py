@@ -91,6 +91,15 @@ class Memory(_Frozen):
     reference_mb: float
 
 
+class Construction(_Frozen):
+    """Wall time of importing the text and constructing the model, builds not counted (in milliseconds).
+
+    Others work beside it, so it is rough. It shows where work has gone that the timed calls lack."""
+
+    candidate_ms: float
+    reference_ms: float
+
+
 class Build(_Frozen):
     """What compiling the candidate's native code came to."""
 
@@ -160,6 +169,8 @@ class Verdict(_Frozen):
     candidate_ms: float | None = None
     """Median time of one candidate call (in milliseconds)."""
     speedup: Speedup | None = None
+    uneven: bool = False
+    """True: the candidate's other calls took longer than those that count, so `speedup` is that of all of them."""
     retest: Speedup | None = None
     """A speedup too good to be believed at once was measured again: the higher of the two; `speedup` is the lower."""
     compiled_ms: float | None = None
@@ -181,6 +192,8 @@ class Verdict(_Frozen):
     in another way or order than the reference were given to it by name or shape. `same_seed`: the values that the
     program's initialisers make, from the same seed, because the reference is not reliable with others or the protocol
     wants it so. None: the reference has no parameters, or the candidate did not run."""
+    construction: Construction | None = None
+    """None: the candidate was not loaded."""
     operators: dict[str, int] | None = None
     """Library operators that ran in one traced call, with counts; None: not traced."""
     build: Build | None = None
@@ -195,6 +208,8 @@ class Verdict(_Frozen):
     """Name of the executor settings that were followed."""
     final: bool = True
     """False: the load on the machine, or a signal from outside, may have decided; such a verdict is not remembered."""
+    draws: str | None = None
+    """Name of the inputs: `executor.draws` with this name draws them again. None: nothing was drawn."""
     interpreted: bool = False
     """True: Triton's interpreter ran it, so there is no time."""
     cached: bool = False

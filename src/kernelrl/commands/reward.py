@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,16 @@ from kernelrl.commands.arguments import Parser
 from kernelrl.commands.records import read
 from kernelrl.configs import config_dir
 from kernelrl.console import make_console, set_up_logging
+from kernelrl.data.tables import SFT_HELDOUT, SFT_TRAIN, read_references
 from kernelrl.errors import UserError
 from kernelrl.records import Record
 from kernelrl.rewards import Reward, Sample, make_reward
+from kernelrl.stage_folder import SETTINGS, read_settings
 
-USAGE = "kernelrl reward replay RUN [reward=[NAME,…]] [--stage grpo|eval|curate] [--json]"
+USAGE = (
+    "kernelrl reward replay RUN [reward=[NAME,…]] [--stage grpo|eval|curate] [--scale none|group|batch] "
+    "[--references FILE] [--json]"
+)
 EPILOG = """\
 RUN is the folder of a run, a stage or a ledger. The first reward is the one that the others are compared with.
 
@@ -39,7 +44,9 @@ RUN is the folder of a run, a stage or a ledger. The first reward is the one tha
   sign             share of samples whose advantage has the opposite sign of the first reward's (--json names them)
   best cheat       the most that an illegal kernel earns, less the least that an honest failure does: never above 0
 
-An advantage is (reward - mean of the group) / standard deviation of the group (GRPO); 0 in a silent group.
+An advantage is reward - mean of the group; --scale divides it by the standard deviation of the group or of the batch of
+its step, as grpo.trainer.scale_rewards does. Rewards that compare with known kernels find them in RUN/data, or in the
+file that --references names.
 
 examples:
   kernelrl reward replay outputs/demo reward=[kernelrl,kevin,cuda_l1,drkernel]
@@ -73,22 +80,38 @@ def main(arguments: list[str]) -> int:
     rewards = [_load(name) for name in _names([value for _, _, value in overrides])]
     records = read(Path(folders[0]), options.stage)
     samples = [(Completion.parse(record.completion), record.verdict) for record in records]
-    replayed = {reward.name: replay(records, samples, reward) for reward in rewards}
+    found = options.references or _find_references(Path(folders[0]), options.stage)
+    references = read_references(found, needed=any("similarity" in reward.measures for reward in rewards))
+    max_steps = _max_steps(Path(folders[0]), options.stage)
+    replayed = {
+        reward.name: replay(records, samples, reward, references, max_steps, options.scale) for reward in rewards
+    }
     summary = summarise(records, replayed)
     print(json.dumps(summary, indent=2)) if options.json else _print(summary)
     return 0
 
 
-def replay(records: Sequence[Record], samples: Sequence[Sample], reward: Reward) -> Replayed:
+def replay(
+    records: Sequence[Record],
+    samples: Sequence[Sample],
+    reward: Reward,
+    references: Mapping[str, Sequence[str]] | None = None,
+    max_steps: int | None = None,
+    scale: str = "none",
+) -> Replayed:
     """Score N records anew, in their groups: same policy, step and task.
 
     Args:
         records: (N,) of one stage.
         samples: (N,) their completions, parsed, and verdicts.
         reward: what scores them.
+        references: sources of right kernels by task id, where some are known.
+        max_steps: of the training; None: the last step of the records.
+        scale: `none`, `group` or `batch`: by whose standard deviation advantages are divided (population's).
     """
     keys = [(record.policy, record.step, record.task_id) for record in records]
-    last = max(record.step for record in records)
+    last = max_steps or max(record.step for record in records)
+    known = {key: (references or {}).get(key[2], ()) for key in keys}
     totals = np.full(len(records), np.nan)
     by_step: defaultdict[int, list[int]] = defaultdict(list)
     for index, record in enumerate(records):
@@ -97,7 +120,7 @@ def replay(records: Sequence[Record], samples: Sequence[Sample], reward: Reward)
         progress = step / last if last else 1.0
         opinions = [records[i].opinion for i in indices]
         group = [samples[i] for i in indices], [keys[i] for i in indices]
-        scores = reward.of_groups(*group, progress, opinions=opinions)
+        scores = reward.of_groups(*group, progress, known, opinions)
         for index, score in zip(indices, scores, strict=True):
             totals[index] = np.nan if score.total is None else score.total
     frame = pd.DataFrame({"total": totals, "group": pd.factorize(pd.Series(keys))[0]})
@@ -105,7 +128,11 @@ def replay(records: Sequence[Record], samples: Sequence[Sample], reward: Reward)
     mean, spread, count = (grouped.transform(kind) for kind in ("mean", lambda x: x.std(ddof=0), "count"))
     # a sum of equal numbers need not be that number times their count: such a spread is none
     alike = spread <= 1e-12 * frame["total"].abs().clip(lower=1.0)
-    advantages = ((frame["total"] - mean) / spread.where(~alike, 1.0)).where(~alike, 0.0)
+    if scale == "batch":
+        frame["batch"] = pd.factorize(pd.Series([(record.policy, record.step) for record in records]))[0]
+        spread = frame.groupby("batch")["total"].transform(lambda x: x.std(ddof=0))
+    divisor = 1.0 if scale == "none" else spread.where(~alike, 1.0)
+    advantages = ((frame["total"] - mean) / divisor).where(~alike, 0.0)
     several = frame[count > 1].assign(alike=alike).groupby("group")["alike"].all()
     return Replayed(
         totals=totals,
@@ -148,10 +175,25 @@ def summarise(records: Sequence[Record], replayed: dict[str, Replayed]) -> dict[
     }
 
 
-def _are_opposite(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _find_references(run: Path, stage: str) -> Path | None:
+    """The run's file of known kernels, where it lies at its usual place."""
+    path = run / "data" / (SFT_HELDOUT if stage == "eval" else SFT_TRAIN)
+    return path if path.exists() else None
+
+
+def _max_steps(run: Path, stage: str) -> int | None:
+    """How long the training was meant to be, where a stage's folder or its run's is given; weights may follow that."""
+    for folder in (run / stage, run):
+        if stage == "grpo" and (folder / SETTINGS).exists():
+            steps = read_settings(folder).get("trainer", {}).get("max_steps", -1)
+            return int(steps) if steps > 0 else None
+    return None
+
+
+def _are_opposite(advantages: NDArray[np.float64], other_advantages: NDArray[np.float64]) -> NDArray[np.bool_]:
     """(N,) where two advantages are known and point in opposite directions."""
     with np.errstate(invalid="ignore"):
-        opposite: NDArray[np.bool_] = ours * theirs < 0
+        opposite: NDArray[np.bool_] = advantages * other_advantages < 0
     return opposite
 
 
@@ -224,5 +266,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("what", choices=["replay"], metavar="replay")
     parser.add_argument("words", nargs="+", metavar="RUN", help="the run's folder, and reward=[NAME,…]")
     parser.add_argument("--stage", default="grpo", help="whose records (default grpo)")
+    parser.add_argument("--scale", choices=["none", "group", "batch"], default="none", help="of advantages")
+    parser.add_argument("--references", type=Path, metavar="FILE", help="right kernels (columns task_id, kernel)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     return parser.parse_intermixed_args(arguments)

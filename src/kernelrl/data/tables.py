@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -125,6 +126,26 @@ def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
     if not rows:
         raise UserError(f"data set {path}: it has no rows")
     return rows
+
+
+def read_references(path: Path | None, needed: bool) -> dict[str, list[str]]:
+    """Sources of kernels that are known to be right, by task id, from the columns `task_id` and `kernel`.
+
+    Args:
+        path: None, or a file that is not there: none are known.
+        needed: that is an error.
+
+    Raises:
+        UserError: they are needed and there is no such file.
+    """
+    if not needed and (path is None or not path.exists()):
+        return {}
+    if path is None:
+        raise UserError("the reward needs kernels known to be right; name a file: eval.references=…, --references …")
+    references: defaultdict[str, list[str]] = defaultdict(list)
+    for row in read_table(path, ["task_id", "kernel"]):
+        references[row["task_id"]].append(row["kernel"])
+    return {id: list(dict.fromkeys(kernels)) for id, kernels in references.items()}
 
 
 def iterate_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:

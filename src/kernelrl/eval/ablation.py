@@ -34,7 +34,7 @@ from kernelrl.task import Task
 
 ARM = "arm.json"
 """File in the folder of an arm that has finished."""
-FIGURES = ("legal", "correct", "fast_1", "speedup")
+FIGURES = ("legal", "correct", "fast_1", "speedup", "speedup_all")
 """Those that nobody measured are left out."""
 TESTED = ("legal", "correct", "fast_1")
 """Figures whose differences are tested."""

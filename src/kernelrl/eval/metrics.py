@@ -59,10 +59,23 @@ class Figure:
         return self._as_json(self._ratio(), interval)
 
     def change_from(self, before: Figure, settings: Settings) -> dict[str, float | None]:
-        """This figure minus `before` (divided by it for a geometric mean), with the interval paired by task."""
-        after_T, before_T = (self.totals_T, self.counts_T), (before.totals_T, before.counts_T)
+        """This figure minus `before`, with the interval paired by task.
+
+        For a geometric mean: this figure divided by `before`, over the tasks that both measured, each with the weight
+        of one. Over all tasks, a policy that solves more of them, and those at a smaller speedup, would look slower.
+        """
+        after = self
+        if self.geometric:
+            measured_T = (self.counts_T > 0) & (before.counts_T > 0)
+            after, before = self._mean_of_tasks(measured_T), before._mean_of_tasks(measured_T)
+        after_T, before_T = (after.totals_T, after.counts_T), (before.totals_T, before.counts_T)
         interval = ratio_difference_interval(after_T, before_T, resamples=settings.bootstrap, seed=settings.seed)
-        return self._as_json(self._ratio() - before._ratio(), interval)
+        return self._as_json(after._ratio() - before._ratio(), interval)
+
+    def _mean_of_tasks(self, measured_T: NDArray[np.bool_]) -> Figure:
+        """The figure in which each of the given tasks counts as one sample, its mean, and others are left out."""
+        means_T = np.divide(self.totals_T, self.counts_T, out=np.zeros_like(self.totals_T), where=measured_T)
+        return Figure(means_T, measured_T.astype(np.float64), self.geometric)
 
     def _ratio(self) -> float:
         count = self.counts_T.sum()
@@ -85,6 +98,8 @@ def compute_figures(records: Sequence[Record], tasks: Sequence[Task], settings: 
       arXiv 2502.10517). By the median of the timing pairs; not known where no correct sample was timed.
     - `speedup`: geometric mean, over the correct samples whose speedup was measured, of the median speedup
       (KernelBench's `geometric_mean_speed_ratio_correct_only`).
+    - `speedup_all`: the same over all samples, where one that is not correct counts as 1: whoever has no kernel runs
+      the reference. A correct sample without a time is left out; not known where no correct sample was timed.
     - `reward`: mean of the composed reward.
     """
     samples_T = _by_task(records, tasks)
@@ -107,6 +122,8 @@ def compute_figures(records: Sequence[Record], tasks: Sequence[Task], settings: 
         [[math.log(v.speedup.median) for v in verdicts if v.correct and v.speedup] for verdicts in verdicts_T],
         geometric=True,
     )
+    logs_T = [[_log_speedup(v) for v in verdicts if v.speedup or not v.correct] for verdicts in verdicts_T]
+    figures["speedup_all"] = _mean([[] for _ in logs_T] if untimed else logs_T, geometric=True)
     figures["reward"] = _mean(
         [[record.reward for record in samples if record.reward is not None] for samples in samples_T]
     )
@@ -143,6 +160,10 @@ def _estimate_all(
     records: Sequence[Record], tasks: Sequence[Task], settings: Settings
 ) -> dict[str, dict[str, float | None]]:
     return {name: figure.estimate(settings) for name, figure in compute_figures(records, tasks, settings).items()}
+
+
+def _log_speedup(verdict: Verdict) -> float:
+    return math.log(verdict.speedup.median) if verdict.correct and verdict.speedup else 0.0
 
 
 def _by_task(records: Sequence[Record], tasks: Sequence[Task]) -> list[list[Record]]:

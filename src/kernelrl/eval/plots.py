@@ -16,6 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
+from kernelrl.eval.table import SPEEDUPS
+
 INK, MUTED, GRID = "#010101", "#020202", "#030303"
 SERIES = [f"#0405{index:02x}" for index in range(6)]
 """Stand-ins that `_to_svg` replaces by the page's variables `--ink`, `--muted`, `--grid`, `--s0` … `--s5`."""
@@ -126,7 +128,7 @@ def forest(variants: Mapping[str, Mapping[str, Mapping[str, float | None]]], fig
                 axes.plot([low, high], [row, row], color=color, linewidth=2)
                 axes.plot(value, row, "o", color=color, markersize=6)
             axes.xaxis.set_major_locator(MaxNLocator(4))
-            if name != "speedup":
+            if name not in SPEEDUPS:
                 axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
                 axes.set_xlim(max(axes.get_xlim()[0], -0.02), min(axes.get_xlim()[1], 1.02))
         return _to_svg(figure, "Figures of the variants with their intervals")

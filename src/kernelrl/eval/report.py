@@ -183,7 +183,11 @@ def _plot_grpo(entries: Sequence[Mapping[str, float]]) -> list[Markup]:
         [
             ("Speedup of correct kernels, lower bound", {"speedup": "speedup_low"}, False),
             ("Entropy", {"entropy": "entropy"}, False),
-            ("Groups without signal", {"share": "frac_reward_zero_std"}, True),
+            (
+                "Groups without signal",
+                {"none at all": "frac_reward_zero_std", "next to none": "nearly_silent_groups"},
+                True,
+            ),
         ],
         [
             ("Completions that broke a rule", {name.removeprefix("broke/"): name for name in broken}, True),

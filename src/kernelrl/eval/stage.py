@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,7 +24,7 @@ from kernelrl.configs import read_node, to_dict
 from kernelrl.console import make_console, track
 from kernelrl.data import sources
 from kernelrl.data.build import task_row
-from kernelrl.data.tables import read_table
+from kernelrl.data.tables import read_references, read_table
 from kernelrl.errors import UserError
 from kernelrl.eval import kernelbench, metrics
 from kernelrl.eval.provenance import git_version, package_versions
@@ -32,16 +33,21 @@ from kernelrl.executor import make_executor
 from kernelrl.executor.api import Executor, Request, deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.policies.prompts import Message, to_text
+from kernelrl.policies.settings import ModelSettings
 from kernelrl.records import Ledger, Record, digest, write_json
 from kernelrl.rewards import Reward, make_reward
 from kernelrl.stage_folder import is_done, open_stage, read_figures
 from kernelrl.task import Task
 from kernelrl.training.tracking import report_to
 
+if TYPE_CHECKING:  # seconds that a report need not wait for
+    from kernelrl.policies.sampling import Sampler
+    from kernelrl.policies.verifier import Verifier
+
 METRICS = "metrics.json"
 RESULTS = "results.json"
 RECORDS = "records"
-NOT_DECIDING = {"folder", "tasks", "policies", "k", "fast_p", "bootstrap", "part", "parts"}
+NOT_DECIDING = {"folder", "tasks", "references", "policies", "k", "fast_p", "bootstrap", "part", "parts"}
 """Settings that a finished evaluation may change without sampling again; tasks and policies count by content."""
 PositiveInt = Annotated[int, Field(ge=1)]
 
@@ -57,6 +63,8 @@ class EvalSettings(BaseModel):
     """Gets one folder per policy."""
     tasks: Path | None
     """Parquet file with the columns `task` (JSON of a Task) and `prompt` (messages); None: all tasks of the source."""
+    references: Path | None = None
+    """Parquet file of right kernels for these tasks (columns task_id, kernel), for rewards that compare with them."""
     policies: dict[Annotated[str, Field(pattern=r"^\w[\w.-]*$")], Path] = Field(min_length=1)
     """Name -> folder of a model or an adapter; each is compared with the one before."""
     samples: PositiveInt
@@ -65,7 +73,7 @@ class EvalSettings(BaseModel):
     top_p: float = Field(gt=0, le=1)
     max_new_tokens: PositiveInt
     batch_size: PositiveInt
-    """Completions that are generated, judged and written at a time."""
+    """Completions that are generated at a time; so many, but whole groups, are judged and written together."""
     k: tuple[PositiveInt, ...]
     """Values of k for pass@k."""
     fast_p: tuple[Annotated[float, Field(ge=0)], ...]
@@ -87,7 +95,10 @@ class _Work:
     dialect: str
     seed: int
     reward: Reward
+    references: dict[str, list[str]]
     executor: Executor
+    verifier: Verifier | None
+    model: ModelSettings
 
 
 def run(cfg: DictConfig) -> Path:
@@ -111,18 +122,19 @@ def run(cfg: DictConfig) -> Path:
     prompts = {task.id: row["prompt"] for task, row in zip(tasks, rows, strict=True)}
     to_compute = metrics.Settings(k=settings.k, fast_p=settings.fast_p, bootstrap=settings.bootstrap, seed=cfg.seed)
     asked = _what_decides(cfg, settings, tasks_digest)
-    executor_settings = to_dict(cfg.executor)
+    model = read_node(ModelSettings, cfg.model, "model")
+    references = read_references(settings.references, needed="similarity" in reward.measures)
     if settings.part is not None:
-        with make_executor(executor_settings) as executor, Heartbeat(executor, settings.folder, settings.part):
-            return _run_part(_Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, executor), asked)
+        with _open_judges(cfg, settings) as (executor, verifier):
+            work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, references, executor, verifier, model)
+            return _run_part(work, asked)
     records: dict[str, list[Record]] = {}
     summaries: dict[str, Any] = {}
     with (
         open_stage("eval", settings.folder, asked) as stage,
-        make_executor(executor_settings) as executor,
-        Heartbeat(executor, settings.folder),
+        _open_judges(cfg, settings) as (executor, verifier),
     ):
-        work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, executor)
+        work = _Work(settings, tasks, prompts, cfg.dialect, cfg.seed, reward, references, executor, verifier, model)
         for name, policy in settings.policies.items():
             with open_stage(f"eval of {name}", settings.folder / name, asked | _fingerprint(policy)) as part:
                 ledger = Ledger(part.path / RECORDS)
@@ -146,6 +158,20 @@ def run(cfg: DictConfig) -> Path:
         stage.finish({"policies": names})
     make_console().print(make_table(results))
     return path
+
+
+@contextmanager
+def _open_judges(cfg: DictConfig, settings: EvalSettings) -> Iterator[tuple[Executor, Verifier | None]]:
+    """The executor, and the model that reads correct kernels where the config names one."""
+    with ExitStack() as stack:
+        executor = stack.enter_context(make_executor(to_dict(cfg.executor)))
+        stack.enter_context(Heartbeat(executor, settings.folder, settings.part or 0))
+        verifier = None
+        if "verifier" in cfg:
+            from kernelrl.policies.verifier import Verifier
+
+            verifier = stack.enter_context(closing(Verifier(cfg.verifier)))
+        yield executor, verifier
 
 
 def check_settings(node: DictConfig) -> EvalSettings:
@@ -195,7 +221,9 @@ def _what_decides(cfg: DictConfig, settings: EvalSettings, tasks_digest: str) ->
         "tasks": tasks_digest,
         "dialect": cfg.dialect,
         "seed": cfg.seed,
+        "model": read_node(ModelSettings, cfg.model, "model").deciding,
         "reward": cfg.reward,
+        "verifier": cfg.verifier.model if "verifier" in cfg else None,
         "executor": deciding_settings(to_dict(cfg.executor)),
     }
 
@@ -224,35 +252,51 @@ def _run_part(work: _Work, asked: Mapping[str, Any]) -> Path:
 def _sample_and_judge(work: _Work, name: str, policy: Path, ledger: Ledger) -> dict[str, Any]:
     """Fill the ledger of one policy. Returns how many samples it held before, and the seconds that this took.
 
-    Samples are drawn in batches that are the same in every run, each with its own seed: a resumed run draws what the
-    interrupted one would have drawn.
+    A batch holds all samples of its tasks, because some rewards compare a sample with its group. Batches are the same
+    in every run, each with its own seed: a resumed run draws what the interrupted one would have drawn.
     """
     from kernelrl.policies.sampling import Sampler
 
     started = time.monotonic()
     settings = work.settings
     earlier = list(ledger)
-    known = {record.id for record in earlier}
+    known = {record.id: record for record in earlier}
     if ledger.skipped:
         log.warning("%s: %d torn or corrupt line(s) skipped; sampling them again", ledger.folder, ledger.skipped)
     wanted = [(f"eval/{name}/{task.id}/{sample}", task) for task in work.tasks for sample in range(settings.samples)]
-    sampler = Sampler(policy, settings.temperature, settings.top_p, settings.max_new_tokens)
+    size = max(1, settings.batch_size // settings.samples) * settings.samples
+    sampler = Sampler(policy, settings.temperature, settings.top_p, settings.max_new_tokens, work.model)
     num_correct = sum(record.verdict.correct for record in earlier)
     with track(len(wanted), f"eval {name}") as progress:
-        for number, start in enumerate(range(0, len(wanted), settings.batch_size)):
-            batch = wanted[start : start + settings.batch_size]
+        for number, start in enumerate(range(0, len(wanted), size)):
+            batch = wanted[start : start + size]
             mine = settings.part is None or number % settings.parts == settings.part
             if mine and any(id not in known for id, _ in batch):
-                texts = sampler.sample([work.prompts[task.id] for _, task in batch], seed=work.seed * 1_000_003 + start)
+                texts = _draw(work, sampler, [task for _, task in batch], start)
                 drawn = [(id, task, text) for (id, task), text in zip(batch, texts, strict=True) if id not in known]
-                records = _judge(work, name, drawn)
+                records = _judge(work, name, drawn, [known[id] for id, _ in batch if id in known])
                 ledger.append(records)
                 num_correct += sum(record.verdict.correct for record in records)
             progress.advance(len(batch), note=f"{num_correct} correct")
     return {"num_resumed": len(known), "seconds": round(time.monotonic() - started, 1)}
 
 
-def _judge(work: _Work, name: str, drawn: list[tuple[str, Task, str]]) -> list[Record]:
+def _draw(work: _Work, sampler: Sampler, tasks: Sequence[Task], first: int) -> list[str]:
+    """A completion for each task, `eval.batch_size` at a time; `first` is the number of the first one in the run."""
+    texts: list[str] = []
+    for start in range(0, len(tasks), work.settings.batch_size):
+        prompts = [work.prompts[task.id] for task in tasks[start : start + work.settings.batch_size]]
+        texts += sampler.sample(prompts, seed=work.seed * 1_000_003 + first + start)
+    return texts
+
+
+def _judge(work: _Work, name: str, drawn: list[tuple[str, Task, str]], earlier: Sequence[Record]) -> list[Record]:
+    """Records of new samples.
+
+    Args:
+        drawn: id, task and completion of each.
+        earlier: records of the same groups that an interrupted run has left.
+    """
     completions = [Completion.parse(text) for _, _, text in drawn]
     verdicts = work.executor.evaluate(
         [
@@ -260,8 +304,17 @@ def _judge(work: _Work, name: str, drawn: list[tuple[str, Task, str]]) -> list[R
             for (_, task, _), completion in zip(drawn, completions, strict=True)
         ]
     )
-    samples = list(zip(completions, verdicts, strict=True))
-    scores = work.reward.of_groups(samples, [task.id for _, task, _ in drawn], progress=1.0)
+    tasks = [task for _, task, _ in drawn]
+    opinions: list[float | None] = [None] * len(drawn)
+    if work.verifier is not None:
+        opinions = work.verifier.opinions(tasks, completions, verdicts)
+    scores = work.reward.of_groups(
+        [*zip(completions, verdicts, strict=True), *((Completion.parse(r.completion), r.verdict) for r in earlier)],
+        [*(task.id for task in tasks), *(record.task_id for record in earlier)],
+        progress=1.0,
+        references=work.references,
+        opinions=[*opinions, *(record.opinion for record in earlier)],
+    )[: len(drawn)]
     return [
         Record(
             id=id,
@@ -274,10 +327,13 @@ def _judge(work: _Work, name: str, drawn: list[tuple[str, Task, str]]) -> list[R
             verdict=verdict,
             rewards=score.parts,
             reward=score.total,
+            opinion=opinion,
             machine=verdict.machine,
             version=__version__,
         )
-        for (id, task, _), completion, verdict, score in zip(drawn, completions, verdicts, scores, strict=True)
+        for (id, task, _), completion, verdict, score, opinion in zip(
+            drawn, completions, verdicts, scores, opinions, strict=True
+        )
     ]
 
 

@@ -9,6 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 Estimate = Mapping[str, float | None]
+SPEEDUPS = {"speedup": "speedup, ×", "speedup_all": "speedup, failures as 1, ×"}
+"""Labels of the figures whose changes are quotients."""
 STYLES = {1: "green", 0: "", -1: "red"}
 
 
@@ -48,7 +50,7 @@ def caption(results: Mapping[str, Any]) -> str:
 
 def label(figure: str) -> str:
     """The figure with its unit."""
-    return figure if figure == "reward" else "speedup, ×" if figure == "speedup" else f"{figure}, %"
+    return figure if figure == "reward" else SPEEDUPS.get(figure, f"{figure}, %")
 
 
 def format_estimate(figure: str, estimate: Estimate) -> str:
@@ -61,19 +63,19 @@ def format_value(figure: str, estimate: Estimate) -> str:
     value = estimate["value"]
     if value is None:
         return "–"
-    return f"{value:.2f}" if figure == "reward" else f"{value:.2f}×" if figure == "speedup" else f"{value:.1%}"
+    return f"{value:.2f}" if figure == "reward" else f"{value:.2f}×" if figure in SPEEDUPS else f"{value:.1%}"
 
 
 def format_change(figure: str, change: Estimate) -> str:
     """A change and its interval, e.g. `+12.5 [+6.1, +18.8]` points, or `×1.31 [1.20, 1.42]` for speedups."""
-    if figure == "speedup":
+    if figure in SPEEDUPS:
         return _format(figure, change, sign="") if change["value"] is None else f"×{_format(figure, change, sign='')}"
     return _format(figure, change, sign="+")
 
 
 def direction(figure: str, change: Estimate) -> int:
     """1 or -1 where the whole interval of a change lies above or below "no change", else 0."""
-    nothing = 1.0 if figure == "speedup" else 0.0
+    nothing = 1.0 if figure in SPEEDUPS else 0.0
     low, high = change["low"], change["high"]
     if low is None or high is None:
         return 0
@@ -84,6 +86,6 @@ def _format(figure: str, estimate: Estimate, sign: str) -> str:
     value, low, high = (estimate[name] for name in ("value", "low", "high"))
     if value is None or low is None or high is None:
         return "–"
-    scale, digits = (1, 2) if figure in ("reward", "speedup") else (100, 1)
+    scale, digits = (1, 2) if figure in ("reward", *SPEEDUPS) else (100, 1)
     shown = [f"{scale * number:{sign}.{digits}f}" for number in (value, low, high)]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]"

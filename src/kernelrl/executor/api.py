@@ -130,6 +130,8 @@ class ExecutorSettings(BaseModel):
     lock_file: str = DEFAULT_LOCK_FILE
     """File that the executors of this machine lock while they time: one at a time does."""
     verdict_cache: bool = True
+    draws: str | None = None
+    """Name of the inputs to draw again, which a verdict has; None: new ones for each group of requests."""
     seed: int = 0
     """Root of the hidden input seeds."""
 

@@ -15,6 +15,7 @@ from trl import GRPOTrainer
 
 from kernelrl.candidate import Completion
 from kernelrl.grpo.judge import SharedJudge
+from kernelrl.policies.prompts import Reasoning
 
 
 class PlanReward:
@@ -32,7 +33,8 @@ class PlanReward:
 class HierarchicalGRPOTrainer(GRPOTrainer):
     """TRL's trainer with an advantage for each token: its first reward function pays the code, its second the plan.
 
-    The second of `reward_weights` is alpha; it multiplies the plan's advantages, which scaling has made comparable.
+    The second of `reward_weights` is alpha; it multiplies the plan's advantages. With `scale_rewards=group`, as in the
+    paper, it alone decides how much the plan counts; otherwise the size of the two rewards does too.
     """
 
     def _calculate_rewards(self, *args: Any) -> Tensor:
@@ -50,7 +52,9 @@ class HierarchicalGRPOTrainer(GRPOTrainer):
         plan = plan * self.reward_weights[1].item()
         lengths = output["completion_mask"].sum(1).tolist()
         assert isinstance(self.processing_class, PreTrainedTokenizerBase)
-        is_plan = plan_mask(self.processing_class, output["completion_ids"], lengths)
+        (code_reward, _) = self.reward_funcs
+        assert isinstance(code_reward, SharedJudge)
+        is_plan = plan_mask(self.processing_class, output["completion_ids"], lengths, code_reward.reasoning)
         output["advantages"] = torch.where(is_plan, plan[:, None], code[:, None])
         return output
 
@@ -73,17 +77,22 @@ def group_advantages(rewards: Tensor, num_generations: int, scale: str) -> Tenso
     return centred.nan_to_num(0.0)
 
 
-def plan_mask(tokenizer: PreTrainedTokenizerBase, completion_ids: Tensor, lengths: Sequence[int]) -> Tensor:
+def plan_mask(
+    tokenizer: PreTrainedTokenizerBase, completion_ids: Tensor, lengths: Sequence[int], reasoning: Reasoning
+) -> Tensor:
     """(N, T) True for the tokens that begin before the kernel's block; for all of them where there is no kernel.
 
     Args:
         completion_ids: (N, T) tokens, padded behind.
         lengths: N numbers of tokens without padding.
+        reasoning: how the policy marks it.
     """
     mask = torch.zeros_like(completion_ids, dtype=torch.bool)
     for row, (ids, length) in enumerate(zip(completion_ids.tolist(), lengths, strict=True)):
         text = str(tokenizer.decode(ids[:length], skip_special_tokens=True))
-        mask[row, : _num_tokens(tokenizer, ids[:length], Completion.parse(text).plan_end)] = True
+        restored = reasoning.restore(text)
+        code_length = len(restored) - Completion.parse(restored).plan_end  # what is restored stands before the code
+        mask[row, : _num_tokens(tokenizer, ids[:length], len(text) - code_length)] = True
     return mask
 
 

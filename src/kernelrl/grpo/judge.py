@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from statistics import fmean
 from typing import Any
 
 from transformers import TrainerState
@@ -15,18 +13,15 @@ from transformers import TrainerState
 from kernelrl import __version__
 from kernelrl.candidate import Completion
 from kernelrl.executor.api import Executor, Request
+from kernelrl.grpo.figures import BrokenRules, batch_figures, group_figures
 from kernelrl.grpo.retest import Retest
-from kernelrl.grpo.verifier import Verifier
-from kernelrl.policies.prompts import Message, to_text
+from kernelrl.policies.prompts import PLAIN, Message, Reasoning, to_text
+from kernelrl.policies.verifier import Verifier
 from kernelrl.records import Ledger, Record
-from kernelrl.rewards import Reward, Score
+from kernelrl.rewards import Reward
 from kernelrl.rewards.similarity import bleu_of
 from kernelrl.task import Task
 from kernelrl.training import ranks
-from kernelrl.verdict import Verdict
-
-TINY = 1.05
-"""A speedup below this is one that noise may feign."""
 
 
 class Judge:
@@ -48,6 +43,7 @@ class Judge:
         retest: Retest,
         references: Mapping[str, Sequence[str]],
         verifier: Verifier | None = None,
+        reasoning: Reasoning = PLAIN,
     ):
         self.executor = executor
         self.reward = reward
@@ -57,8 +53,13 @@ class Judge:
         self.retest = retest
         self.references = references
         self.verifier = verifier
+        self.reasoning = reasoning
         self.plans: list[float | None] = []
         """What the plans of the last batch earned, where the reward pays them by themselves."""
+        self._broken = BrokenRules()
+        self._step = -1
+        self._num_records = 0
+        """Records of that step so far: one step may generate more than once."""
 
     def __call__(
         self,
@@ -74,10 +75,10 @@ class Judge:
         Args:
             prompts, completions: conversations, one per completion.
             task: JSON of each completion's task (a column of the data set).
-            trainer_state: its `global_step` is the policy step, of `max_steps`.
+            trainer_state: its `global_step` is the policy step, of `max_steps`; it logs every `logging_steps`.
             log_metric: adds a figure to the trainer's log.
         """
-        parsed = [Completion.parse(messages[-1]["content"]) for messages in completions]
+        parsed = [Completion.parse(self._restore(messages[-1])) for messages in completions]
         tasks = [_read_task(text) for text in task]
         requests = [
             Request(task=task_, candidate=completion.candidate(self.dialect), dialect=self.dialect)
@@ -88,13 +89,15 @@ class Judge:
         seconds = time.monotonic() - started
         verdicts = retested.verdicts
         step = trainer_state.global_step
+        if step != self._step:
+            self._step, self._num_records = step, 0
         progress = step / max(trainer_state.max_steps, 1)
         samples, ids = list(zip(parsed, verdicts, strict=True)), [each.id for each in tasks]
         opinions = [None] * len(parsed) if self.verifier is None else self.verifier.opinions(tasks, parsed, verdicts)
         scores = self.reward.of_groups(samples, ids, progress, self.references, opinions)
         self.ledger.append(
             Record(
-                id=f"grpo/{step}/{index}",
+                id=f"grpo/{step}/{self._num_records + index}",
                 stage="grpo",
                 step=step,
                 policy=self.policy,
@@ -110,17 +113,24 @@ class Judge:
             )
             for index in range(len(prompts))
         )
-        figures = _metrics(verdicts, scores) | _group_metrics(ids, scores) | self._similarity(parsed, ids)
+        self._num_records += len(prompts)
+        figures = batch_figures(verdicts, scores) | group_figures(ids, scores) | self._similarity(parsed, ids)
         figures |= {
             "judge_seconds": seconds,
             "retested": retested.num / len(verdicts),
             "retest_disagreed": retested.num_disagreed / len(verdicts),
         }
-        for name, value in figures.items():
+        broken = self._broken(verdicts, interval=step // max(trainer_state.logging_steps, 1))
+        for name, value in (*figures.items(), *broken):
             log_metric(name, value)
         self.plans = [None if score.total is None else score.plan for score in scores]
         weight = self.reward.plan.weight if self.reward.plan else 0.0
         return [None if score.total is None else score.total - weight * score.plan for score in scores]
+
+    def _restore(self, message: Message) -> str:
+        # TRL takes the reasoning out of the text where the tokenizer tells how
+        reasoning = dict(message).get("reasoning_content", "")
+        return self.reasoning.restore(message["content"], str(reasoning))
 
     def _similarity(self, completions: Sequence[Completion], ids: Sequence[str]) -> dict[str, float]:
         """Mean BLEU of the kernels with the right ones that are known, where some are."""
@@ -139,12 +149,14 @@ class SharedJudge:
 
     Args:
         judge: on the main rank; None on the others.
+        reasoning: how the policy marks it.
     """
 
     __name__ = "kernelrl"
 
-    def __init__(self, judge: Judge | None):
+    def __init__(self, judge: Judge | None, reasoning: Reasoning = PLAIN):
         self.judge = judge
+        self.reasoning = reasoning
         self.plans: list[float | None] = []
         """As the judge's, of this rank's completions."""
 
@@ -175,48 +187,3 @@ class SharedJudge:
 @lru_cache(maxsize=4096)
 def _read_task(text: str) -> Task:
     return Task.model_validate_json(text)
-
-
-def _group_metrics(ids: Sequence[str], scores: Sequence[Score]) -> dict[str, float]:
-    """Share of groups that teach nothing: those of one scored completion, and those whose rewards are all alike."""
-    groups: defaultdict[str, list[float]] = defaultdict(list)
-    for id, score in zip(ids, scores, strict=True):
-        if score.total is not None:
-            groups[id].append(score.total)
-    if not groups:
-        return {}
-    return {
-        "lone_groups": fmean(len(totals) == 1 for totals in groups.values()),
-        "silent_groups": fmean(len(totals) > 1 and len(set(totals)) == 1 for totals in groups.values()),
-    }
-
-
-def _metrics(verdicts: Sequence[Verdict], scores: Sequence[Score]) -> dict[str, float]:
-    """Figures of one batch, for the trainer's log.
-
-    Share of completions that passed each stage and that broke each rule (`broke/RULE`); of the correct ones the share
-    of time in their own kernels; of the timed ones the mean lower bound of the speedup, and the share that is faster,
-    but by less than `TINY` (`tiny_speedups`); mean reward parts.
-    """
-    known = [verdict for verdict in verdicts if verdict.status != "infrastructure"]
-    metrics = {"infrastructure": 1 - len(known) / len(verdicts)}
-    if known:
-        metrics |= {
-            "parsed": fmean(verdict.reached("parsed") for verdict in known),
-            "legal": fmean(verdict.legal for verdict in known),
-            "compiled": fmean(verdict.legal and verdict.reached("compiled") for verdict in known),
-            "correct": fmean(verdict.correct for verdict in known),
-        }
-        for rule in sorted({violation.rule for verdict in known for violation in verdict.violations}):
-            broke = [any(violation.rule == rule for violation in verdict.violations) for verdict in known]
-            metrics[f"broke/{rule}"] = fmean(broke)
-    covered = [verdict.coverage for verdict in known if verdict.correct and verdict.coverage is not None]
-    if covered:
-        metrics["coverage"] = fmean(covered)
-    timed = [verdict.speedup.low for verdict in known if verdict.correct and verdict.speedup]
-    if timed:
-        metrics["speedup_low"] = fmean(timed)
-        metrics["tiny_speedups"] = fmean(1 < low < TINY for low in timed)
-    for name in sorted({name for score in scores for name in score.parts}):
-        metrics[f"reward/{name}"] = fmean(score.parts[name] for score in scores if name in score.parts)
-    return metrics

@@ -15,22 +15,27 @@ from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
-from peft import AutoPeftModelForCausalLM, PeftConfig, get_peft_config
+from peft import AutoPeftModelForCausalLM, PeftConfig, PeftType, get_peft_config
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
+    BitsAndBytesConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from kernelrl.configs import to_dict
+from kernelrl.configs import read_node, to_dict
 from kernelrl.errors import UserError
+from kernelrl.policies.settings import DEFAULT, ModelSettings
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""File that makes a folder an adapter's, in PEFT's format."""
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -45,12 +50,14 @@ def check_base(cfg: DictConfig) -> None:
         _gguf_folder(cfg)
     elif cfg.kind == "hf":
         folder = Path(cfg.name).expanduser()
-        if (cfg.name.startswith((".", "/", "~")) or folder.exists()) and not (folder / "config.json").is_file():
+        is_local = cfg.name.startswith((".", "/", "~")) or folder.exists()
+        if is_local and not (is_adapter(folder) or (folder / "config.json").is_file()):
             raise UserError(
                 f"model.name={cfg.name}: no model folder there (config.json is missing); give its path or a hub id"
             )
         try:
-            AutoConfig.from_pretrained(folder if folder.exists() else cfg.name)
+            if not is_adapter(folder):
+                AutoConfig.from_pretrained(**_source(cfg), trust_remote_code=bool(cfg.get("trust_remote_code")))
         except (OSError, ValueError) as error:
             raise UserError(f"model.name={cfg.name}: {str(error).splitlines()[0]}") from None
     elif cfg.kind != "tiny":
@@ -64,7 +71,9 @@ def load_tokenizer(cfg: DictConfig) -> PreTrainedTokenizerBase:
         UserError: there is no such model.
     """
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(**_source(cfg))
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            **_source(cfg), trust_remote_code=bool(cfg.get("trust_remote_code"))
+        )
     except (OSError, ValueError) as error:
         raise UserError(f"tokenizer of {cfg.get('name', cfg.kind)}: {str(error).splitlines()[0]}") from None
     return tokenizer
@@ -81,6 +90,7 @@ def make_base(cfg: DictConfig, texts: Iterable[str], seed: int) -> tuple[PreTrai
         UserError: see `check_base`.
     """
     check_base(cfg)
+    settings = read_node(ModelSettings, cfg, "model")
     if cfg.kind == "tiny":
         own = train_tokenizer(texts, cfg.bpe_tokens, cfg.line_tokens)
         torch.manual_seed(seed)
@@ -92,9 +102,15 @@ def make_base(cfg: DictConfig, texts: Iterable[str], seed: int) -> tuple[PreTrai
             eos_token_id=own.eos_token_id,
             pad_token_id=own.pad_token_id,
         )
-        return Qwen3ForCausalLM(config), own
+        made = Qwen3ForCausalLM(config)
+        if settings.dtype != "auto":
+            torch.nn.Module.to(made, dtype=getattr(torch, settings.dtype))  # in place
+        return made, own
+    if cfg.kind == "hf" and is_adapter(Path(cfg.name).expanduser()):
+        return load_policy(cfg.name, settings.dtype, settings)
     tokenizer = load_tokenizer(cfg)
-    model = AutoModelForCausalLM.from_pretrained(**_source(cfg), dtype=torch.float32 if cfg.kind == "gguf" else "auto")
+    dtype = "float32" if cfg.kind == "gguf" and settings.dtype == "auto" else settings.dtype
+    model = AutoModelForCausalLM.from_pretrained(**_source(cfg), **settings.loading(), dtype=dtype)
     if cfg.kind == "gguf":  # the weights are dequantized already; the quantizer's state only stops save_pretrained
         model.hf_quantizer = None  # type: ignore[assignment]
         model.is_quantized = False  # type: ignore[assignment]
@@ -124,12 +140,70 @@ def make_adapter(cfg: DictConfig | None) -> PeftConfig | None:
         raise UserError(f"peft: {error}") from None
 
 
+def training_dtype(adapter: PeftConfig | None) -> str | torch.dtype:
+    """The type in which a policy is loaded to be trained.
+
+    Weights that are trained are float32: a bfloat16 weight has eight bits, so a step of 1e-6 leaves it where it was,
+    however often it is taken. `trainer.bf16=true` computes in bfloat16 all the same (autocast). Weights that LoRA
+    freezes keep the type in which they are stored; its own are float32.
+    """
+    return "auto" if adapter is not None and adapter.peft_type == PeftType.LORA else torch.float32
+
+
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Write model (or adapter) and tokenizer so that `load_policy` finds them whole or not at all."""
+    """Write model and tokenizer so that `load_policy` finds them whole or not at all."""
     partial = folder.with_name(f"{folder.name}.partial")
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
     publish(partial, folder)
+
+
+def save_whole(trained: Path, start: Path, folder: Path, settings: ModelSettings = DEFAULT) -> None:
+    """Make a policy folder of what a trainer has saved, as a whole model in the type in which the start is stored.
+
+    So whatever reads models can read it: vLLM, transformers, a further adapter, the reference of a KL term. An adapter
+    is merged, and kept beside it in `adapter/`.
+
+    Args:
+        trained: the trainer's folder, a model or an adapter; it is gone afterwards.
+        start: the whole model that training started from.
+        settings: how a policy is loaded.
+    """
+    dtype = _stored_dtype(start, settings)
+    if not is_adapter(trained) and _stored_dtype(trained, settings) == dtype:
+        publish(trained, folder)
+        return
+    unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]  # under ZeRO-3 this rank would load a share alone, and wait for the others
+    model, tokenizer = load_policy(trained, dtype, settings)
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    if is_adapter(trained):
+        trained.rename(partial / "adapter")
+    else:
+        shutil.rmtree(trained)
+    publish(partial, folder)
+
+
+def _stored_dtype(folder: Path, settings: ModelSettings) -> torch.dtype:
+    dtype: torch.dtype = AutoConfig.from_pretrained(folder, trust_remote_code=settings.trust_remote_code).dtype
+    return dtype
+
+
+def is_adapter(policy: Path) -> bool:
+    """Whether the folder holds an adapter alone, which is nothing without its base."""
+    return (policy / ADAPTER_CONFIG).is_file()
+
+
+def make_whole(adapter: Path, folder: Path, settings: ModelSettings = DEFAULT) -> None:
+    """Write the adapter merged into its base as a whole model, unless that has been done.
+
+    A second adapter names the folder that its model was loaded from as its base. That must be the first adapter merged:
+    over the first one's own base, the first training would be lost.
+    """
+    if not folder.exists():
+        save_policy(*load_policy(adapter, settings=settings), folder)
 
 
 def publish(partial: Path, folder: Path) -> None:
@@ -146,24 +220,67 @@ def check_policy(folder: str | Path) -> Path:
         UserError: it is missing or holds neither a model nor an adapter.
     """
     folder = Path(folder).expanduser()
-    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+    if not any((folder / name).is_file() for name in ("config.json", ADAPTER_CONFIG)):
         raise UserError(
             f"policy {folder}: no model there; run the stage that writes it (kernelrl sft, kernelrl grpo) first"
         )
     return folder
 
 
-def load_policy(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_policy(
+    folder: str | Path,
+    dtype: str | torch.dtype = "auto",
+    settings: ModelSettings = DEFAULT,
+    adapter: PeftConfig | None = None,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer of a policy folder; an adapter comes merged into its base.
+
+    Args:
+        dtype: of the weights; `auto`: as they are stored.
+        settings: how it is loaded.
+        adapter: that is to be trained on it: then its weights are quantized, where the settings say so.
 
     Raises:
         UserError: see `check_policy`.
     """
+    options = settings.loading()
+    if adapter is not None and settings.quantization:
+        options["quantization_config"] = quantization(settings)
     folder = check_policy(folder).resolve()  # an adapter names its base by the path that it was loaded from
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    if (folder / "adapter_config.json").is_file():
-        return AutoPeftModelForCausalLM.from_pretrained(folder).merge_and_unload(), tokenizer
-    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto"), tokenizer
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
+    if is_adapter(folder):
+        model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype, **options)
+        return model.merge_and_unload(), tokenizer
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **options), tokenizer
+
+
+def check_quantization(settings: ModelSettings, adapter: PeftConfig | None, stage: str) -> None:
+    """Check that a stage can train on quantized weights, where the settings ask for them.
+
+    Raises:
+        UserError: it trains no adapter, or bitsandbytes is not there.
+    """
+    if settings.quantization is None:
+        return
+    if adapter is None:
+        raise UserError(
+            f"model.quantization={settings.quantization}: quantized weights are not trained; "
+            f"train an adapter on them, e.g. {stage}.peft={{r: 16}}"
+        )
+    if find_spec("bitsandbytes") is None:
+        raise UserError(f"model.quantization={settings.quantization}: not installed; pip install bitsandbytes")
+
+
+def quantization(settings: ModelSettings) -> BitsAndBytesConfig:
+    """How bitsandbytes quantizes: to 8 bits, or as in QLoRA to 4 (NormalFloat, constants quantized too)."""
+    if settings.quantization == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)  # type: ignore[no-untyped-call]
+    return BitsAndBytesConfig(  # type: ignore[no-untyped-call]
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
 
 
 def train_tokenizer(texts: Iterable[str], bpe_tokens: int, line_tokens: int) -> PreTrainedTokenizerFast:
@@ -222,7 +339,10 @@ def _source(cfg: DictConfig) -> dict[str, str]:
     if cfg.kind == "gguf":
         return {"pretrained_model_name_or_path": str(_gguf_folder(cfg)), "gguf_file": cfg.file}
     folder = Path(cfg.name).expanduser()
-    return {"pretrained_model_name_or_path": str(folder) if folder.exists() else cfg.name}
+    if folder.exists():
+        return {"pretrained_model_name_or_path": str(folder)}
+    revision = cfg.get("revision")
+    return {"pretrained_model_name_or_path": cfg.name} | ({"revision": revision} if revision else {})
 
 
 def _gguf_folder(cfg: DictConfig) -> Path:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, TypedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from kernelrl import dialects
 from kernelrl.errors import UserError
+from kernelrl.policies.settings import DEFAULT, ModelSettings
 from kernelrl.task import Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class Message(TypedDict):
@@ -15,6 +21,54 @@ class Message(TypedDict):
 
     role: Literal["system", "user", "assistant"]
     content: str
+
+
+@dataclass(frozen=True)
+class Reasoning:
+    """How a policy marks its chain of thought, and what its chat template has already written of it.
+
+    Templates of models that always reason (Qwen3-Thinking, distillations of R1) end the prompt with `<think>`. What the
+    policy writes then begins in the middle of its reasoning; where it is cut off there, no mark says so, and a draft in
+    it would be taken for the answer.
+    """
+
+    start: str = "<think>"
+    end: str = "</think>"
+    opening: str = ""
+    """The end of every prompt from `start` on, e.g. `<think>` and a newline; empty: the policy writes it itself."""
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, settings: ModelSettings = DEFAULT) -> Reasoning:
+        """Of a policy with that tokenizer that is asked as the settings say."""
+        start, end = settings.reasoning.start, settings.reasoning.end
+        prompt = render(tokenizer, [_user("?")], settings.chat_template_kwargs)
+        before, found, after = prompt.rpartition(start)
+        return cls(start, end, found + after if found and not after.strip() else "")
+
+    def restore(self, text: str, reasoning: str = "") -> str:
+        """A completion as `Completion.parse` reads it: begun by what the template wrote, with `<think>` for the marks.
+
+        Args:
+            text: as the policy wrote it.
+            reasoning: its chain of thought, where something took it out of the text before; then it has ended.
+        """
+        if reasoning:
+            return f"<think>\n{reasoning}\n</think>\n{text}"
+        return (self.opening + text).replace(self.start, "<think>").replace(self.end, "</think>")
+
+
+PLAIN = Reasoning()
+"""`<think>` tags, which the policy writes itself."""
+
+
+def render(tokenizer: PreTrainedTokenizerBase, messages: list[Message], template: Mapping[str, Any]) -> str:
+    """The prompt as the policy reads it, up to where it goes on.
+
+    Args:
+        template: keyword arguments of its chat template.
+    """
+    asked = cast(list[dict[str, str]], messages)
+    return str(tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False, **template))
 
 
 STYLES = ("short", "full", "category", "transpile")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from transformers import GenerationConfig
 
 from kernelrl.policies.models import load_policy
-from kernelrl.policies.prompts import Message
+from kernelrl.policies.prompts import Message, Reasoning, render
+from kernelrl.policies.settings import DEFAULT, ModelSettings
 
 
 class Sampler:
@@ -21,14 +22,24 @@ class Sampler:
         temperature: 0 takes the most likely token each time.
         top_p: nucleus sampling's share of probability; there is no top-k cut-off.
         max_new_tokens: length at which a completion is cut off.
+        settings: how the policy is loaded and asked.
     """
 
-    def __init__(self, folder: str | Path, temperature: float, top_p: float, max_new_tokens: int):
+    def __init__(
+        self,
+        folder: str | Path,
+        temperature: float,
+        top_p: float,
+        max_new_tokens: int,
+        settings: ModelSettings = DEFAULT,
+    ):
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._model: Any
-        self._model, self._tokenizer = load_policy(folder)
+        self._model, self._tokenizer = load_policy(folder, settings=settings)
         self._model.to(self._device).eval()
         self._tokenizer.padding_side = "left"
+        self._reasoning = Reasoning.of(self._tokenizer, settings)
+        self._template = settings.chat_template_kwargs
         sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
         self._generation = GenerationConfig(  # type: ignore[no-untyped-call]
             **(sampling if temperature > 0 else {"do_sample": False}),
@@ -38,13 +49,11 @@ class Sampler:
 
     @torch.inference_mode()
     def sample(self, conversations: Sequence[list[Message]], seed: int) -> list[str]:
-        """One completion per conversation, generated as one batch. Equal arguments give equal completions."""
-        prompts = [
-            self._tokenizer.apply_chat_template(
-                cast(list[dict[str, str]], messages), add_generation_prompt=True, tokenize=False
-            )
-            for messages in conversations
-        ]
+        """One completion per conversation, as `Completion.parse` reads it, generated as one batch.
+
+        Equal arguments give equal completions.
+        """
+        prompts = [render(self._tokenizer, messages, self._template) for messages in conversations]
         inputs = self._tokenizer(prompts, add_special_tokens=False, padding=True, return_tensors="pt").to(self._device)
         torch.manual_seed(seed)
         tokens_BL = self._model.generate(
@@ -53,5 +62,5 @@ class Sampler:
             generation_config=self._generation,
         )
         completions_BL = tokens_BL[:, inputs["input_ids"].shape[1] :]
-        completions: list[str] = self._tokenizer.batch_decode(completions_BL, skip_special_tokens=True)
-        return completions
+        completions = self._tokenizer.batch_decode(completions_BL, skip_special_tokens=True)
+        return [self._reasoning.restore(text) for text in completions]

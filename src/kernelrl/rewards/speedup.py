@@ -1,7 +1,8 @@
 """Speed rewards: how much faster than the reference?"""
 
 import math
-from statistics import fmean, pstdev
+from collections.abc import Sequence
+from statistics import fmean, median, pstdev
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -38,6 +39,7 @@ def speedup(
     form: Literal["log", "raw", "rounded"] = "log",
     bound: Bound = "low",
     cap: Annotated[float, Field(gt=1)] | None = 8.0,
+    dead_band: Annotated[float, Field(ge=0)] = 0.0,
 ) -> float:
     """How fast a correct kernel is; 0 for one that is wrong or was not timed.
 
@@ -49,13 +51,44 @@ def speedup(
         form: the function of s.
         bound: which number of the 95 % interval s is. `low` pays only for what timing noise cannot explain.
         cap: speedup above which nothing more is paid; None: `raw` and `rounded` have no cap.
+        dead_band: s is the level of the kernel's group, see `level`; 0: its own.
     """
     s = measured(verdict, bound)
     if s is None or s <= 0:
         return 0.0
+    s = level(s, [each for _, each in context.group], bound, dead_band)
     if form == "log":
         return min(max(math.log(s) / math.log(cap or 8.0), 0.0), 1.0)
     return min(rounded(s) if form == "rounded" else s, cap or math.inf)
+
+
+def level(s: float, group: Sequence[Verdict], bound: Bound, dead_band: float) -> float:
+    """The smallest speedup of the group from which measurement does not tell this one apart; never more than s.
+
+    Speedups are taken in order. The slowest makes the first level; one that exceeds its level by more than the dead
+    band makes the next. All of a level are paid alike, so that a group of equally fast kernels earns equal rewards, and
+    nothing is learnt from the noise of their times. The order of the kernels stays as it was.
+
+    The band is `dead_band` times the typical width of a 95 % interval in the group, `median(log(high / low))`: 3.92
+    standard errors of one kernel. Of eight equally fast kernels, the fastest and the slowest measurement are further
+    apart than that in one group of ten (studentized range, Tukey 1949). The median keeps one kernel with noisy times
+    from hiding the differences between all others.
+
+    Args:
+        s: of one kernel of the group, above 0.
+        group: its verdicts, this kernel's among them; those that are wrong or not timed do not count.
+    """
+    timed = [each.speedup for each in group if each.correct and each.speedup is not None and each.speedup.low > 0]
+    if not dead_band or not timed:
+        return s
+    band = math.exp(dead_band * median(math.log(each.high / each.low) for each in timed))
+    base = math.inf
+    for other in sorted(each.low if bound == "low" else each.median for each in timed):
+        if other > s:
+            break
+        if base == math.inf or other > base * band:
+            base = other
+    return min(base, s)
 
 
 @reward("standardised_speedup")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from omegaconf import DictConfig
 
@@ -11,23 +12,33 @@ from kernelrl.configs import read_node, to_dict
 from kernelrl.errors import UserError
 from kernelrl.executor import ExecutorSettings, machine
 from kernelrl.rewards import make_reward
-from kernelrl.stage_folder import is_done, require_free_disk
+from kernelrl.stage_folder import SETTINGS, is_done, require_free_disk, require_writable
 
 FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 28, "report": 1 << 26}
 """Disk that a stage needs at least (in bytes). How large the checkpoints of a model are, its training stage checks."""
 
 
-def require_all(cfg: DictConfig, stages: Sequence[str]) -> None:
+def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> None:
     """Check what the given stages need and other stages do not make; stages that have finished need nothing.
+
+    Args:
+        here: whether they run on this machine. A login node has neither the GPU nor the compilers of the nodes that run
+            them: then these are not checked.
 
     Raises:
         UserError: one line that names what is missing and the way out.
     """
     waiting = [stage for stage in stages if stage == "report" or not is_done(cfg[stage].folder)]
+    if (Path(cfg.output_dir) / SETTINGS).exists():
+        raise UserError(
+            f"output_dir={cfg.output_dir} is the folder of one stage; give the folder of the whole run, or a new one"
+        )
+    if waiting:
+        require_writable(cfg.output_dir, "choose another output_dir=")
     if {"curate", "grpo", "eval"} & set(waiting):
-        require_machine(cfg.dialect, read_node(ExecutorSettings, cfg.executor, "executor"))
+        require_machine(cfg.dialect, read_node(ExecutorSettings, cfg.executor, "executor"), here)
     if "curate" in waiting:
-        _require_curation(cfg)
+        _require_curation(cfg, here)
     if waiting:
         require_free_disk(cfg.output_dir, sum(FREE_BYTES[stage] for stage in waiting))
     if {"grpo", "eval"} & set(waiting):
@@ -41,10 +52,10 @@ def require_all(cfg: DictConfig, stages: Sequence[str]) -> None:
 
         read_settings(cfg.eval)
     if {"sft", "grpo"} & set(waiting):
-        _require_training(cfg, waiting)
+        _require_training(cfg, waiting, here)
 
 
-def _require_curation(cfg: DictConfig) -> None:
+def _require_curation(cfg: DictConfig, here: bool) -> None:
     from kernelrl.data.curate import make_teachers
     from kernelrl.data.selection import make_selector
 
@@ -52,10 +63,14 @@ def _require_curation(cfg: DictConfig) -> None:
     if not is_done(cfg.curate.verified):
         settings = read_node(ExecutorSettings, cfg.executor, "executor")
         for _, dialect in make_teachers(cfg):
-            require_machine(dialect, settings)
+            require_machine(dialect, settings, here)
 
 
-def _require_training(cfg: DictConfig, waiting: Sequence[str]) -> None:
+NO_DEVICE = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": None}
+"""Fields of a trainer's arguments with which they can be made on any machine, to check the others."""
+
+
+def _require_training(cfg: DictConfig, waiting: Sequence[str], here: bool) -> None:
     from trl import GRPOConfig, SFTConfig
 
     from kernelrl.policies.models import check_base
@@ -63,7 +78,8 @@ def _require_training(cfg: DictConfig, waiting: Sequence[str]) -> None:
     for stage, config in (("sft", SFTConfig), ("grpo", GRPOConfig)):
         if stage in waiting:
             try:
-                config(**to_dict(cfg[stage].trainer), output_dir=str(cfg[stage].folder), report_to=[])
+                fields = to_dict(cfg[stage].trainer) | ({} if here else NO_DEVICE)
+                config(**fields, output_dir=str(cfg[stage].folder), report_to=[])
             except (TypeError, ValueError) as error:
                 raise UserError(f"{stage}.trainer: {str(error).splitlines()[0]} (trl.{config.__name__})") from None
     if "sft" in waiting:
@@ -74,15 +90,19 @@ def _require_training(cfg: DictConfig, waiting: Sequence[str]) -> None:
         read_node(RetestSettings, cfg.grpo.retest, "grpo.retest")
 
 
-def require_machine(dialect: str, settings: ExecutorSettings) -> None:
+def require_machine(dialect: str, settings: ExecutorSettings, here: bool = True) -> None:
     """Check that the dialect is known and, where candidates run here, that it can be built and the device is there.
 
+    Args:
+        here: whether they run here, where the engine is the local one.
+
     Raises:
-        UserError: unknown dialect, no compiler for it, or `cuda` asked for and absent.
+        UserError: unknown dialect, no compiler for it, a cache that cannot be written, or `cuda` asked for and absent.
     """
     dialects.get(dialect)
-    if settings.engine == "local":
+    if here and settings.engine == "local":
         _require_here(dialect, settings.device)
+        require_writable(Path(settings.cache_dir).expanduser(), "choose another executor.cache_dir=")
     if settings.device == "cuda" and dialect == "cpp":
         raise UserError("executor.device=cuda: C++ kernels run on the CPU; use executor.device=cpu")
 

@@ -36,6 +36,8 @@ class Stage:
 
 TRAINING = ("sft", "grpo")
 """Stages that several ranks may run together."""
+JUDGING = ("curate", "grpo", "eval")
+"""Stages that need the executor."""
 PIPELINE = ("curate", "sft", "grpo", "eval", "report")
 """In the order in which they run."""
 STAGES = {
@@ -61,7 +63,11 @@ STAGES = {
         summary="fine-tune a base model on the triples (TRL's SFTTrainer)",
         module="kernelrl.sft",
         makes="OUTPUT_DIR/sft: base/ (the model before), checkpoints/, final/ (model and tokenizer), log.jsonl",
-        overrides=("model=tiny|smollm2|hf", "sft.data=FOLDER", "sft.trainer.FIELD=VALUE (fields of trl.SFTConfig)"),
+        overrides=(
+            "model=tiny|smollm2|hf",
+            "sft.data=FOLDER",
+            "sft.trainer.FIELD=VALUE (fields of trl.SFTConfig; + before those not listed)",
+        ),
         examples=("kernelrl sft recipe=toy", "kernelrl sft model=hf model.name=Qwen/Qwen3-0.6B"),
         inputs=("curate",),
     ),
@@ -69,7 +75,11 @@ STAGES = {
         summary="train the policy on the executor's verdicts (TRL's GRPOTrainer)",
         module="kernelrl.grpo",
         makes="OUTPUT_DIR/grpo: checkpoints/, final/ (model and tokenizer), records/ (every completion), log.jsonl",
-        overrides=("reward=NAME", "grpo.policy=FOLDER", "grpo.trainer.FIELD=VALUE (fields of trl.GRPOConfig)"),
+        overrides=(
+            "reward=NAME",
+            "grpo.policy=FOLDER",
+            "grpo.trainer.FIELD=VALUE (fields of trl.GRPOConfig; + before those not listed)",
+        ),
         examples=("kernelrl grpo recipe=toy", "kernelrl grpo -m recipe=toy seed=0,1,2"),
         inputs=("curate", "sft"),
     ),

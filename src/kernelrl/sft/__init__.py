@@ -6,14 +6,16 @@ The stage folder holds `base/` (what training started from), `checkpoints/`, `fi
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import datasets
 from omegaconf import DictConfig
 from trl import SFTConfig, SFTTrainer
 
+from kernelrl.configs import read_node
 from kernelrl.data.tables import SFT_HELDOUT, SFT_TRAIN, read_table
 from kernelrl.policies import models
+from kernelrl.policies.settings import ModelSettings
 from kernelrl.records import digest
 from kernelrl.stage_folder import LOG, is_main_rank, open_stage, read_log
 from kernelrl.training import ranks
@@ -21,11 +23,12 @@ from kernelrl.training.checkpoints import (
     CHECKPOINTS,
     FINAL,
     StageCallback,
-    require_disk_for_checkpoints,
+    prepare,
     save_final,
     show_progress,
     train,
 )
+from kernelrl.training.lengths import keep_short_conversations
 from kernelrl.training.tracking import report_to
 
 
@@ -40,7 +43,8 @@ def run(cfg: DictConfig) -> Path:
     heldout_file = Path(cfg.sft.data) / SFT_HELDOUT if cfg.sft.trainer.get("eval_strategy", "no") != "no" else None
     heldout = None if heldout_file is None else read_table(heldout_file, ["prompt", "completion"])
     models.check_base(cfg.model)
-    models.make_adapter(cfg.sft.peft)  # only to find what is wrong with it before long work
+    # to find what is wrong with them before long work
+    models.check_quantization(read_node(ModelSettings, cfg.model, "model"), models.make_adapter(cfg.sft.peft), "sft")
     settings = {
         "seed": cfg.seed,
         "model": cfg.model,
@@ -56,9 +60,10 @@ def run(cfg: DictConfig) -> Path:
             trainer = make_trainer(cfg, base, stage.path, rows, heldout)
 
             def save() -> None:
-                save_final(trainer, stage.path / FINAL)
+                save_final(trainer, base, stage.path / FINAL, read_node(ModelSettings, cfg.model, "model"))
                 seconds = read_log(stage.path / LOG)[-1]["seconds"]
-                stage.finish({"steps": trainer.state.global_step, "examples": len(rows), "seconds": seconds})
+                num_examples = len(cast(datasets.Dataset, trainer.train_dataset))
+                stage.finish({"steps": trainer.state.global_step, "examples": num_examples, "seconds": seconds})
 
             with show_progress(trainer, "sft", ["loss"]):
                 train(trainer, stage.path, save)
@@ -81,21 +86,28 @@ def make_trainer(
         seed=cfg.seed,
         report_to=report_to(cfg, "sft"),
     )
-    model, tokenizer = models.load_policy(policy)  # after the arguments: they say how the ranks share it
-    require_disk_for_checkpoints(folder, model, cfg.sft.trainer.get("save_total_limit"))
-    return SFTTrainer(
+    adapter = models.make_adapter(cfg.sft.peft)
+    # after the arguments: they say how the ranks share it
+    settings = read_node(ModelSettings, cfg.model, "model")
+    model, tokenizer = models.load_policy(policy, models.training_dtype(adapter), settings, adapter)
+    rows = keep_short_conversations(rows, tokenizer, settings, arguments.max_length)
+    trainer = SFTTrainer(
         model=model,
         args=arguments,
-        train_dataset=_conversations(rows),
-        eval_dataset=None if heldout is None else _conversations(heldout),
+        train_dataset=_conversations(rows, settings),
+        eval_dataset=None if heldout is None else _conversations(heldout, settings),
         processing_class=tokenizer,
-        peft_config=models.make_adapter(cfg.sft.peft),
+        peft_config=adapter,
         callbacks=[StageCallback(folder / LOG)],
     )
+    prepare(trainer, folder)
+    return trainer
 
 
-def _conversations(rows: list[dict[str, Any]]) -> datasets.Dataset:
-    return datasets.Dataset.from_list([{"prompt": row["prompt"], "completion": row["completion"]} for row in rows])
+def _conversations(rows: list[dict[str, Any]], settings: ModelSettings) -> datasets.Dataset:
+    template = {"chat_template_kwargs": settings.chat_template_kwargs} if settings.chat_template_kwargs else {}
+    columns = [{"prompt": row["prompt"], "completion": row["completion"], **template} for row in rows]
+    return datasets.Dataset.from_list(columns)
 
 
 def _make_base(cfg: DictConfig, folder: Path, rows: list[dict[str, Any]]) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import is_peft_model
 from transformers import (
-    PreTrainedModel,
     PrinterCallback,
     ProgressCallback,
     Trainer,
@@ -28,7 +28,8 @@ from transformers import (
 )
 
 from kernelrl.console import track
-from kernelrl.policies.models import publish
+from kernelrl.policies.models import save_whole
+from kernelrl.policies.settings import DEFAULT, ModelSettings
 from kernelrl.records import digest, write_atomically, write_json
 from kernelrl.stage_folder import read_log, require_free_disk
 from kernelrl.training import interruption, ranks
@@ -105,17 +106,41 @@ def train(trainer: Trainer, stage: Path, save: Callable[[], None]) -> None:
         ranks.wait_for_all()
 
 
-def save_final(trainer: Trainer, folder: Path) -> None:
-    """Write model (or adapter) and tokenizer so that `models.load_policy` finds them whole or not at all.
+def prepare(trainer: Trainer, folder: Path) -> None:
+    """What a trainer needs before its first step: float32 weights for its optimizer, and disk for its checkpoints.
+
+    An adapter may have taken the type of the weights that it was put on. DeepSpeed holds a float32 copy of its own.
+
+    Args:
+        folder: in which the checkpoints will be.
+
+    Raises:
+        UserError: too little disk space.
+    """
+    model = trainer.model
+    assert isinstance(model, torch.nn.Module)
+    if not trainer.is_deepspeed_enabled:
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.data = parameter.data.float()
+    require_disk_for_checkpoints(folder, model, trainer.args.save_total_limit)
+
+
+def save_final(trainer: Trainer, start: Path, folder: Path, settings: ModelSettings = DEFAULT) -> None:
+    """Write the policy and its tokenizer so that they are found whole or not at all; see `models.save_whole`.
 
     To be called by every rank: each may hold a share of the weights.
+
+    Args:
+        start: the whole model that training started from.
+        settings: how a policy is loaded.
     """
-    partial = folder.with_name(f"{folder.name}.partial")
-    trainer.save_model(str(partial))
+    trained = folder.with_name(f"{folder.name}.trained")
+    trainer.save_model(str(trained))
     ranks.wait_for_all()
     if trainer.is_world_process_zero():
-        (partial / "training_args.bin").unlink()  # it names this run's folders: equal policies would differ
-        publish(partial, folder)
+        (trained / "training_args.bin").unlink()  # it names this run's folders: equal policies would differ
+        save_whole(trained, start, folder, settings)
 
 
 @contextmanager
@@ -189,24 +214,29 @@ def digests(folder: Path) -> dict[str, str]:
     return found
 
 
-def require_disk_for_checkpoints(folder: Path, model: PreTrainedModel, num_checkpoints: int | None) -> None:
+def require_disk_for_checkpoints(folder: Path, model: torch.nn.Module, num_checkpoints: int | None) -> None:
     """Check that the disk has room for the checkpoints of a run and one more, which is written before the oldest goes.
 
-    A checkpoint is counted as the weights and two optimizer moments per trainable parameter.
+    A checkpoint is counted as the weights, of an adapter its own, and two float32 moments per trained one; the final
+    policy as a whole model.
 
     Args:
+        model: as it is trained, with its adapter.
         num_checkpoints: how many are kept; None (all of them) is counted as three.
 
     Raises:
         UserError: too little space.
     """
-    weights = sum(_num_bytes(parameter) for parameter in model.parameters())
-    moments = 2 * sum(_num_bytes(parameter) for parameter in model.parameters() if parameter.requires_grad)
-    require_free_disk(folder, (weights + moments) * ((num_checkpoints or 3) + 1))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    whole = sum(_numel(parameter) * parameter.element_size() for parameter in model.parameters())
+    adapter = sum(_numel(parameter) * parameter.element_size() for parameter in trained)
+    checkpoint = (adapter if is_peft_model(model) else whole) + 2 * 4 * sum(map(_numel, trained))
+    require_free_disk(folder, checkpoint * ((num_checkpoints or 3) + 1) + whole)
 
 
-def _num_bytes(parameter: torch.nn.Parameter) -> int:
-    return parameter.numel() * parameter.element_size()
+def _numel(parameter: torch.nn.Parameter) -> int:
+    """Number of elements; under ZeRO-3 of all ranks together, where the parameter itself is empty."""
+    return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
 def _is_whole(checkpoint: Path) -> bool:

@@ -18,16 +18,6 @@ from kernelrl.task import Task
 
 
 @dataclass(frozen=True)
-class Usage:
-    """What a language model was asked for one proposal."""
-
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    cost: float | None
-    """In the currency of the configured prices; None: the prices are not known."""
-
-
-@dataclass(frozen=True)
 class Proposal:
     """A kernel and the reasoning that leads to it."""
 
@@ -35,8 +25,6 @@ class Proposal:
     source: str
     level: str | None = None
     """How far the kernel is optimised, in the teacher's own words, e.g. `fused`; None: the teacher makes no levels."""
-    usage: Usage | None = None
-    """None: no language model was asked."""
 
     def completion(self) -> str:
         """The text that a policy is trained to write; `Completion.parse` takes it apart again."""

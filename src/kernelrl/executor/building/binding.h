@@ -59,7 +59,17 @@ void call(R (&function)(A...), const AnyView* args, Any* result, const char* nam
   call_with(function, args, result, name, std::index_sequence_for<A...>{});
 }
 
+template <typename R, typename... A>
+int count(R (&)(A...)) {
+  return sizeof...(A);
+}
+
 template <typename F>  // an object with operator()
+int count(const F&) {
+  return tvm::ffi::detail::FunctionInfo<std::decay_t<F>>::num_args;
+}
+
+template <typename F>
 void call(const F& function, const AnyView* args, Any* result, const char* name) {
   using Info = tvm::ffi::detail::FunctionInfo<std::decay_t<F>>;
   const std::string named(name);
@@ -74,6 +84,6 @@ void call(const F& function, const AnyView* args, Any* result, const char* name)
   }                                                                                                                \
   extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_##function(void*, const TVMFFIAny* args, int32_t num_args,           \
                                                          TVMFFIAny* result) {                                      \
-    constexpr int num_parameters = tvm::ffi::detail::FunctionInfo<std::decay_t<decltype(function)>>::num_args;     \
-    return kernelrl_binding::guarded(kernelrl_call_##function, #function, num_parameters, args, num_args, result); \
+    return kernelrl_binding::guarded(kernelrl_call_##function, #function, kernelrl_binding::count(function), args, \
+                                     num_args, result);                                                            \
   }

@@ -83,7 +83,7 @@ readelf -rW module.so | head -c {symbols.MAX_BYTES} > relocations
 """Compile, expand macros, and list what the module wants from other libraries, in one confined process."""
 KILLED = "was killed by SIGKILL"
 OUT_OF_CPU = "CPU time limit exceeded"
-BUILD_FORMAT = 9
+BUILD_FORMAT = 10
 """Raised when a change of the builder makes earlier builds useless."""
 PRUNE_EVERY = 256
 """Builds after which those that nobody has used for long are looked for."""
@@ -125,6 +125,8 @@ class Built:
     """Content key in the cache; empty: not kept."""
     final: bool = True
     """False: the load on the machine, or a signal from outside, may have decided; such a build is not kept."""
+    out_of_time: bool = False
+    """The compiler was stopped because it took too long."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ class _Compiled:
     seconds: float
     """Wall time without pauses (in seconds)."""
     final: bool = True
+    out_of_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,14 +216,17 @@ class Builder:
                 _prepare_expansion(unit, flags, work)
                 command = ["sh", "-c", BUILD_AND_LOOK, *compiler, *flags, "-shared", name, "-o", "module.so", *link]
                 made = self._compile(command, work)
-                if not made.final:  # it was a machine short of memory, perhaps: the second time tells
+                if (
+                    not made.final and not made.out_of_time
+                ):  # it was a machine short of memory, perhaps: the second time tells
                     made = self._compile(command, work)
                 if not made.final:
-                    return Built(False, None, made.log, made.seconds, cached=False, final=False)
+                    return Built(False, None, made.log, made.seconds, False, final=False, out_of_time=made.out_of_time)
                 ok = made.ok and (work / "module.so").exists()
                 with self._cores.working():
                     foul = _find_foul(unit, work) if ok else []
                 result = {"ok": ok, "log": made.log, "seconds": made.seconds, "foul": foul}
+                result |= {"out_of_time": made.out_of_time}
                 (work / "build.json").write_text(json.dumps(result))
                 for left in work.iterdir():
                     if left.name not in ("build.json", "module.so"):
@@ -240,7 +246,8 @@ class Builder:
         path = folder / "module.so" if result["ok"] else None
         seconds = 0.0 if cached else result["seconds"]
         foul = tuple(map(tuple, result["foul"]))
-        return Built(result["ok"], path, result["log"], seconds, cached, foul, folder.name)
+        late = result["out_of_time"]
+        return Built(result["ok"], path, result["log"], seconds, cached, foul, folder.name, out_of_time=late)
 
     def _prelude(self, loader: str, tuning: tuple[str, ...]) -> _Prelude:
         """The loader's header with its precompiled twin, and what is linked to every module.
@@ -358,17 +365,20 @@ class Builder:
                 os.killpg(pid, 9)
                 self._forkserver.wait(pid, 5)
             log.seek(0)
-            text = log.read(1 << 20).decode("utf-8", "replace").replace(str(folder) + "/", "")
+            text = log.read(1 << 20).decode("utf-8", "replace")
+            text = text.replace(f"{folder}/", "").replace(f"{self._cache}/headers/", "")
         seconds = time.monotonic() - started - (self._cores.clock.waiting - waiting)
         if status is None:
-            return _Compiled(False, f"the compiler did not end within {ceiling(cpu_s):g} s", seconds, final=False)
+            text = f"the compiler did not end within {ceiling(cpu_s):g} s"
+            return _Compiled(False, text, seconds, final=False, out_of_time=True)
         if status == 0:
             return _Compiled(True, shorten(text) if shortened else text, seconds)
         if OUT_OF_CPU in text or status >> 8 in (128 + signal.SIGXCPU, -signal.SIGXCPU & 0xFF):
             text = f"the compiler took longer than {cpu_s:g} s and was stopped"
-        elif os.WIFSIGNALED(status) or status >> 8 == 137 or "Killed signal terminated program" in text:
+            return _Compiled(False, text, seconds, out_of_time=True)
+        if os.WIFSIGNALED(status) or status >> 8 == 137 or "Killed signal terminated program" in text:
             return _Compiled(False, f"the compiler {KILLED}", seconds, final=False)
-        elif not text.strip():
+        if not text.strip():
             text = f"the compiler {explain_status(status)}"
         return _Compiled(False, shorten(text) if shortened else text, seconds)
 

@@ -29,6 +29,10 @@ class CallRegion:
         self._spans = (ctypes.c_size_t * 2 * MAX_SPANS)()
         _LIBRARY.kernelrl_use_region(ctypes.c_void_p(self.address), ctypes.c_size_t(num_bytes))
 
+    def owns(self, pointer: int) -> bool:
+        """Whether an address lies there."""
+        return self.address <= pointer < self.address + len(self._map)
+
     def begin(self) -> None:
         """From here on tensors lie there."""
         self._begin()

@@ -125,7 +125,7 @@ class _Contestant:
         self.num_builds = 0
         self.model: Any
         self.region: CallRegion | None = None
-        self.held: list[list[torch.Tensor]] = []  # what the last two answers describe, unless it lies in the region
+        self.held: list[list[torch.Tensor]] = []  # what the last two answers describe
         self.args: tuple[Any, ...] = ()
         self.called = False
         self.shown: dict[str, Any] = {}  # the module's constants as written, of those that have had other values
@@ -249,6 +249,8 @@ class _Contestant:
             profiled: on a GPU, measure that share, which takes long.
         """
         seen: dict[str, Any] = {}
+        outputs: Any = None
+        described: Any = None
         if self.region is not None:
             self.region.begin()
         try:
@@ -256,10 +258,12 @@ class _Contestant:
             if self.gpu is not None:
                 self.gpu.finish()
             reply = self._report(outputs) | seen
+            if self.region is not None:  # the referee reads there, and what is held could not be used by the next call
+                described = zip(self.held.pop(), reply["tensors"], strict=True)
+                self.held = [[tensor for tensor, each in described if not self.region.owns(each["pointer"])]]
         finally:
-            outputs = None
+            outputs = described = None
             if self.region is not None:
-                self.held.clear()  # the referee reads outputs where they have been
                 seen["spans"] = self.region.end()
         if not self.called:
             self.called = True

@@ -54,6 +54,8 @@ from kernelrl.executor.processes.process import ForkServer, Needs, Process  # no
 from kernelrl.task import Task  # noqa: E402
 from kernelrl.verdict import Verdict  # noqa: E402
 
+RENEWED_AFTER_S = 2.0
+"""A reference that nobody has used for so long (in seconds) serves another group, which gets other inputs."""
 REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
 REQUEST_BYTES = 1 << 30
@@ -75,12 +77,17 @@ class References:
         self._entries: OrderedDict[str, Reference | TaskError] = OrderedDict()
         self._users: dict[str, int] = {}
         self._starting: dict[str, threading.Lock] = {}
+        self._left: dict[str, float] = {}
 
     @contextmanager
     def of(self, task: Task) -> Iterator[Any]:
         """A function that gives the task's reference; it stays alive until the context is left."""
         key = task.digest
         with self._lock:
+            known = self._entries.get(key)
+            idle = not self._users.get(key) and time.monotonic() - self._left.get(key, 0.0) > RENEWED_AFTER_S
+            if idle and isinstance(known, Reference):
+                known.renew()
             self._users[key] = self._users.get(key, 0) + 1
             starting = self._starting.setdefault(key, threading.Lock())
 
@@ -105,6 +112,7 @@ class References:
         finally:
             with self._lock:
                 self._users[key] -= 1
+                self._left[key] = time.monotonic()
                 self._shrink()
 
     def _shrink(self) -> None:
@@ -113,7 +121,7 @@ class References:
             if self._users[key]:
                 continue
             if total > REFERENCE_BYTES or len(self._entries) > 16:
-                del self._entries[key], self._users[key], self._starting[key]
+                del self._entries[key], self._users[key], self._starting[key], self._left[key]
                 if isinstance(entry, Reference):
                     total -= entry.num_bytes
                     entry.close()
@@ -263,7 +271,7 @@ def judging_code() -> str:
     """Digest of the text that judges: verdicts made by another version of it are not recalled."""
     package = Path(__file__).parents[2]
     files = [path for name in ("executor", "dialects") for path in sorted((package / name).rglob("*.*"))]
-    paths = [path for path in files if path.suffix in (".py", ".c")]
+    paths = [path for path in files if path.suffix in (".py", ".c", ".cpp", ".h")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from kernelrl.stats import median_interval
 from kernelrl.verdict import (
     Build,
     Conditions,
+    Construction,
     GpuBuild,
     Memory,
     ParameterSource,
@@ -29,6 +30,8 @@ RESOLUTION = 0.5
 """Share of the overhead below which no time is told from another."""
 UNCERTAINTY = 0.3
 """Share of the overhead by which all times of one process may be off together (benchmarks/timing_honesty.py)."""
+UNEVEN = 0.25
+"""Share of a candidate's time by which its other calls may take longer than those that count."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Findings:
     coverage: float | None = None
     memory: Memory | None = None
     parameters: ParameterSource | None = None
+    construction: Construction | None = None
+    draws: str | None = None
     log: str = ""
     final: bool = True
     """False: the load on the machine may have decided something."""
@@ -107,6 +112,33 @@ class Findings:
         low, high = low * (1 - ours_off) / (1 + theirs_off), high * (1 + ours_off) / (1 - theirs_off)
         return Speedup(median=float(np.median(ours / theirs)), low=low, high=high, pairs=len(self.calls))
 
+    def _even(self) -> Findings:
+        """These findings with the mean over all calls of a turn as its time, so that no call counts for nothing."""
+        calls = [
+            replace(
+                call,
+                reference=float(np.mean([*call.before_reference, call.reference])),
+                candidate=float(np.mean([*call.before_candidate, call.candidate])),
+            )
+            for call in self.calls
+        ]
+        return replace(self, calls=calls)
+
+    def _is_uneven(self) -> bool:
+        """Whether the calls that count are cheaper than the candidate's others by more than the reference's are.
+
+        Honest programs are slower by the same time in the first call after another process has run.
+        """
+        longer = [
+            float(np.mean(call.before_candidate))
+            - call.candidate
+            - float(np.mean(call.before_reference))
+            + call.reference
+            for call in self.calls
+        ]
+        allowed = UNEVEN * float(np.median(self._net(self._candidate))) + RESOLUTION * self.overhead
+        return median_interval(np.array(longer))[0] > allowed
+
     def verdict(
         self,
         request: Request,
@@ -123,6 +155,7 @@ class Findings:
                 f"{item.rule}: {item.evidence}" + (f" (line {item.line})" if item.line else "")
                 for item in self.violations[:5]
             )
+        uneven = False
         conditions = speedup = speedup_compiled = reference_ms = candidate_ms = compiled_ms = None
         if self.calls:
             conditions = Conditions(
@@ -132,11 +165,16 @@ class Findings:
                 overhead_ms=self.overhead * 1e3,
             )
         if status == "correct" and self.calls:
-            speedup = self._ratio(self._reference)
-            reference_ms = float(np.median(self._net(self._reference))) * 1e3
-            candidate_ms = float(np.median(self._net(self._candidate))) * 1e3
+            counted, speedup = self, self._ratio(self._reference)
+            if uneven := self._is_uneven():
+                counted = min(self, self._even(), key=lambda found: found._ratio(found._reference).median)
+                speedup = counted._ratio(counted._reference)
+            reference_ms = float(np.median(self._net(counted._reference))) * 1e3
+            candidate_ms = float(np.median(self._net(counted._candidate))) * 1e3
             times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
             feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
+            if uneven:
+                feedback += " Its calls take unequal times; all of them count."
             compiled = [call.compiled for call in self.calls if call.compiled is not None]
             if compiled:
                 compiled_ms = float(np.median(self._net(compiled))) * 1e3
@@ -168,6 +206,8 @@ class Findings:
             reference_ms=reference_ms,
             candidate_ms=candidate_ms,
             speedup=speedup,
+            uneven=uneven,
+            draws=self.draws,
             compiled_ms=compiled_ms,
             speedup_compiled=speedup_compiled,
             baseline=shorten(self.baseline),
@@ -175,6 +215,7 @@ class Findings:
             coverage=self.coverage,
             memory=self.memory,
             parameters=self.parameters,
+            construction=self.construction,
             operators=self.operators,
             build=build,
             gpu_builds=tuple(self.gpu_builds),

@@ -36,12 +36,14 @@ from kernelrl.executor.processes.process import (
     ProcessTimeout,
     nothing,
 )
-from kernelrl.verdict import GpuBuild, Memory, Status, TrialError, Verdict, Violation
+from kernelrl.verdict import Construction, GpuBuild, Memory, Status, TrialError, Verdict, Violation
 
 RECORDED_ONE_IN = 8
 """Share of turns in which a call is recorded, chosen at random."""
-MORE_PAIRS = 4
-"""Pairs that are added at a time when the first ones leave the interval too wide."""
+MORE_PAIRS, MOST_PAIRS = 4, 16
+"""Pairs that are added at a time when the first ones leave the interval too wide, and those timed at once at most."""
+NUM_NULLS = 7
+"""Questions that ask nothing before each row of pairs."""
 LONG_ROW = 0.25
 """Share of turns in which a program is called twice, not once, before the call that counts."""
 MAX_BUILDS = 16
@@ -191,13 +193,18 @@ class _Contestant:
         try:
             self.process.watch_memory()
             self.arena.attach(self.process, timeout)
+            loading, building_s = self.cores.stopwatch(), 0.0
             nonce = self.process.post({"do": "load", "source": source, "entry": ENTRY_POINT} | self.ours.init)
             while "build" in (message := self.cores.next_message(self.process, nonce, timeout)):
                 if len(found.builds) >= MAX_BUILDS:
                     raise self._foul("build_request", f"more than {MAX_BUILDS} native modules")
+                building = self.cores.stopwatch()
                 self._serve_build(message["build"], builder)
+                building_s += building()
         except ProcessFailure as error:
             raise _broke_off(error, "while it was loaded", timeout, found) from None
+        seconds = max(loading() - building_s, 0.0)
+        found.construction = Construction(candidate_ms=seconds * 1e3, reference_ms=self.ours.construction_s * 1e3)
         failed_builds = [built for built in found.builds if not built.ok]
         if "failed" in message:
             if failed_builds:
@@ -225,6 +232,8 @@ class _Contestant:
             raise _Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
         self.found.builds.append(built)
         self.found.final &= built.final
+        if built.out_of_time:  # a candidate that asks for one after the other would keep the compilers for ever
+            raise _Ended("compile_error", f"The C++ source does not compile: {built.log}")
         if self.settings.static_rules and built.foul:
             self.found.violations += [Violation(rule=rule, evidence=evidence) for rule, evidence in built.foul[:20]]
             raise _Ended("illegal", "The native code does what no kernel needs.")
@@ -250,6 +259,7 @@ class _Contestant:
         The values of one call are compared while the next one runs.
         """
         found = self.found
+        found.draws = self.ours.name_of_draws
         with self.cores.holding(self.ours.lock), self.cores.making_reference():
             cases = [self.ours.case(draw) for draw in self.ours.draws()]
             reference_peak = self.ours.peak_memory() if self.measures_memory else None
@@ -366,7 +376,7 @@ class _Contestant:
         ):
             raise self._foul("forged_message", "an answer without the record of operators")
         if found.operators is None:
-            found.operators = {str(name): int(count) for name, count in list(operators.items())[:100]}
+            found.operators = {str(name)[:100]: int(count) for name, count in list(operators.items())[:100]}
             found.coverage = None if share is None else min(1.0, max(0.0, 1.0 - share))
         if self.library_is_foul:
             computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
@@ -392,7 +402,7 @@ class _Contestant:
         settings, found, cores = self.settings, self.found, self.cores
         deadline = time.monotonic() + settings.timing_budget_s
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
-        num_turns = settings.min_pairs
+        num_turns = min(settings.min_pairs, MOST_PAIRS)
         while num_turns:
             with cores.preparing(), cores.on_device(), cores.holding(self.ours.lock), cores.making_reference():
                 rows = [self._draw_row() for _ in range(1 + num_turns)]
@@ -410,6 +420,9 @@ class _Contestant:
                 check()
             if found.errors:
                 raise _Ended("incorrect", f"Wrong output in a timed run: {found.errors[0].message}.")
+            if (missing := settings.min_pairs - len(found.calls)) > 0:
+                num_turns = min(missing, MOST_PAIRS)
+                continue
             scatter, common = found.widths()
             wide = scatter >= max(settings.target_width, common) and time.monotonic() < deadline
             num_turns = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if wide else 0
@@ -437,7 +450,7 @@ class _Contestant:
         """
         found, ours, checks = self.found, self.ours, list[Callable[[], None]]()
         compiled = ours.compiled() if self.settings.compile_baseline else ""
-        for _ in range(self.settings.min_pairs):
+        for _ in range(NUM_NULLS):
             self._ask({"do": "null"})
             found.overheads.append(ours.time_nothing())
         for turn, row in enumerate(rows):
@@ -500,7 +513,7 @@ class _Contestant:
         trial = found.trials
         found.trials += 1
         if "failed" in reply:
-            message = str(reply.get("message", ""))
+            message = shorten(str(reply.get("message", "")))
             found.errors.append(TrialError(trial=trial, kind="exception", inputs=case.inputs, message=message))
             raise _Ended("runtime_error", f"The kernel raised an exception: {message}")
         described = _as_list(reply.get("tensors"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -68,11 +69,13 @@ class Reference:
         self._cores = cores
         self._on_gpu = settings.device == "cuda"
         self._secret = secret
+        self.name_of_draws = settings.draws or secrets.token_hex(4)
         self._cases: dict[Draw, Case | None] = {}
         self._start = start
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
         self._hidden: dict[int, Parameters] = {}
+        self._computed_vary = True
         self._constructed = 0
         self.has_parameters = self.parameters_vary = False
         self._loose: list[bool] = []
@@ -86,7 +89,9 @@ class Reference:
     def _load(self) -> None:
         settings = self.settings
         unknown: dict[str, Any] = {"init": None, "init_tensors": [], "seed": self.init_seed}
+        loading = self._cores.stopwatch()
         loaded = self._ask(self._load_question | unknown, settings.load_timeout_s)
+        self.construction_s = loading()
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": self.init_seed}
         self.constructed: dict[str, Any] = loaded["parameters"]
         sizes = [{}, *self._hidden_sizes()]
@@ -137,9 +142,8 @@ class Reference:
         self.has_parameters = bool(self.constructed["tensors"])
         if self.settings.seeds == "kernelbench":
             return False
-        for computed in (True, False):
-            self.take_parameters(0)
-            self._hidden = {number: self._draw_parameters(number, computed) for number in (_CHECKED, _REDRAWN, _TIMED)}
+        for self._computed_vary in (True, False):
+            self._draw_parameters()
             self.has_parameters = bool(self.constructed["draws"] or self._hidden[_CHECKED].given)
             if not self.has_parameters:
                 return False
@@ -160,9 +164,12 @@ class Reference:
         finite = all(item.nan is None for item in case.expected)
         return reliable or (finite and not self._make_case(Draw(0))[1])
 
-    def _draw_parameters(self, number: int, computed: bool) -> Parameters:
-        seed = self._seed(Draw(number), "parameters")
-        return Parameters(f"{seed}", parameters.draw_given(self.constructed, self._read, seed, computed), {})
+    def _draw_parameters(self) -> None:
+        self.take_parameters(0)
+        for number in (_CHECKED, _REDRAWN, _TIMED):
+            seed = self._seed(Draw(number), "parameters")
+            given = parameters.draw_given(self.constructed, self._read, seed, self._computed_vary)
+            self._hidden[number] = Parameters(f"{seed}", given, {})
 
     def _learn_habits(self, native: dict[str, Any], image: torch.Tensor) -> None:
         """What the reference does that a candidate may then do as well."""
@@ -217,6 +224,14 @@ class Reference:
 
     def _number(self, parameters: int) -> int:
         return parameters if self.parameters_vary else 0
+
+    def renew(self) -> None:
+        """From now on draw other inputs: whoever has seen a verdict on the last ones does not meet them again."""
+        if self.settings.draws is None:
+            self.name_of_draws = secrets.token_hex(4)
+            self._cases.clear()
+            self._hidden.clear()
+            self._constructed = -1
 
     def case(self, draw: Draw) -> Case | None:
         """The case of that draw, made at its first use; None: the reference itself is not reliable on it.
@@ -284,6 +299,8 @@ class Reference:
         """Have the process construct its model with these parameters, unless it has them. The caller holds `lock`."""
         if number == self._constructed:
             return
+        if number and not self._hidden:
+            self._draw_parameters()
         self._constructed = -1  # none, if the constructor fails
         if number == 0:
             self.constructed = parameters.construct(self._ask, None, {})["parameters"]
@@ -295,7 +312,7 @@ class Reference:
 
     def hidden(self, number: int) -> Parameters:
         """Hidden parameters, and what the reference's constructor reports with them. The caller holds `lock`."""
-        if not self._hidden[number].report:
+        if not self._hidden or not self._hidden[number].report:
             self.take_parameters(number)
         return self._hidden[number]
 
@@ -428,7 +445,7 @@ class Reference:
         """Seeds that a candidate cannot guess from the task or from each other."""
         if self.settings.seeds == "kernelbench" and purpose == "inputs":
             return _kernelbench_seed(draw.index)
-        parts = (self._secret, self.settings.seed, self.task.digest, draw, purpose)
+        parts = (self._secret, self.settings.seed, self.task.digest, self.name_of_draws, draw, purpose)
         return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
 
     def _hidden_sizes(self) -> list[dict[str, int]]:

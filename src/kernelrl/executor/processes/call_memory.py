@@ -20,7 +20,7 @@ import torch
 GARBAGE = 0x5A
 """What memory holds in which a call has not written yet: as a float 1.5e16."""
 OVERWRITTEN_BYTES = 256 << 20
-"""So much is overwritten before a call; what it has touched beyond is taken from it, and costs page faults again."""
+"""So much is filled before a call; what a process has touched beyond is cleared, and may cost page faults again."""
 MAX_SPANS = 64
 _HEAD_BYTES = 64
 """The allocator's note at the beginning of a span: it stays, and no output lies there."""

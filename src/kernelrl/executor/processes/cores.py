@@ -69,6 +69,11 @@ class Cores:
         """Time that preparations have stood still so far (in seconds): whoever waits for one waits that much longer."""
         return self._paused_s
 
+    def stopwatch(self) -> Callable[[], float]:
+        """Tells the time since it was made in which preparations did not stand still (in seconds)."""
+        started, paused = time.monotonic(), self._paused_s
+        return lambda: max(time.monotonic() - started - (self._paused_s - paused), 0.0)
+
     @contextmanager
     def preparing(self) -> Iterator[None]:
         """Hold one of the `num_workers` slots."""
@@ -138,11 +143,12 @@ class Cores:
                 self._condition.notify_all()
 
     @contextmanager
-    def stoppable(self, group: int) -> Iterator[None]:
-        """Run this process group only while nothing is measured."""
+    def stoppable(self, group: int, go: Callable[[], None] = nothing) -> Iterator[None]:
+        """Run this process group only while nothing is measured; `go` lets it run, before anything can be."""
         with self._condition:
             self._wait_for(self._is_free)
             self._groups.add(group)
+            go()
             paused = self._paused_s
         try:
             yield
@@ -182,8 +188,7 @@ class Cores:
         Raises:
             ProcessFailure
         """
-        with self.stoppable(process.pid):
-            process.thaw()
+        with self.stoppable(process.pid, process.thaw):
             with self.working(counted=False) if meanwhile is not nothing else contextlib.nullcontext():
                 meanwhile()
             message = process.next_message(nonce, timeout, self._pauses)

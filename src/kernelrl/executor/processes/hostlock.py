@@ -58,7 +58,7 @@ class HostLock:
 
     def _open(self) -> int:
         """The file, made where there is none. Its lock needs no right to write: nobody gets more than to read it."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe would block
         try:
             with contextlib.suppress(FileExistsError):
                 handle = os.open(self._path, flags | os.O_CREAT | os.O_EXCL, 0o644)

@@ -7,6 +7,7 @@ not run, or was stopped for somebody's measurement, is not counted. A ceiling on
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -100,7 +101,7 @@ class Patience:
         self._looked = time.monotonic()
         try:
             look = _look(self._pid)
-        except (OSError, IndexError):  # it is gone, and so the socket tells
+        except OSError:  # it is gone, and so the socket tells
             return
         paused, last, first = self._pauses(), self._last, self._first or look
         undisturbed = paused == self._paused and not paused[0]
@@ -121,8 +122,9 @@ class Patience:
 def _look(pid: int) -> _Look:
     states, cpu_s = b"", {}
     for thread in os.listdir(f"/proc/{pid}/task"):
-        state, cpu_s[thread] = _read(f"/proc/{pid}/task/{thread}/stat")
-        states += state
+        with contextlib.suppress(OSError):  # threads may come and go all the time
+            state, cpu_s[thread] = _read(f"/proc/{pid}/task/{thread}/stat")
+            states += state
     return _Look(_read(f"/proc/{pid}/stat")[1], cpu_s, states)
 
 

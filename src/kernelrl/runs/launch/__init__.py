@@ -29,11 +29,13 @@ def run_stage(name: str, cfg: DictConfig) -> Path:
     """
     if cfg.launcher.name == "local" and cfg.nodes != 1:
         raise UserError(f"nodes={cfg.nodes}: launcher=local is this machine alone; add launcher=slurm")
-    processes = cfg.launcher.processes if cfg.launcher.name == "local" else 1
-    if name not in TRAINING or processes == 1 or "RANK" in os.environ:
+    if name not in TRAINING or "RANK" in os.environ or cfg.launcher.name != "local":
         return STAGES[name].run(cfg)
-    from kernelrl.runs.launch.agent import Nodes, run_ranks
+    from kernelrl.runs.launch.agent import Nodes, num_gpus, run_ranks
 
+    processes = cfg.launcher.processes or max(1, num_gpus())
+    if processes == 1 and num_gpus() <= 1:
+        return STAGES[name].run(cfg)
     run_ranks(write_config(cfg), name, Nodes.of_environment(), processes)
     return Path(cfg[name].folder)
 

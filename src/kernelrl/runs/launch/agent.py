@@ -25,12 +25,15 @@ from typing import cast
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
+from kernelrl.configs import read_node
 from kernelrl.console import set_up_logging
 from kernelrl.errors import InfrastructureError, KernelRLError, UserError
+from kernelrl.executor import ExecutorSettings
 from kernelrl.records import write_json
 from kernelrl.runs.launch.about import check_same
 from kernelrl.runs.launch.logs import open_logs
-from kernelrl.runs.stages import STAGES, TRAINING
+from kernelrl.runs.preflight import require_machine
+from kernelrl.runs.stages import JUDGING, STAGES, TRAINING
 from kernelrl.training import interruption
 from kernelrl.training.interruption import Interrupted
 
@@ -89,10 +92,19 @@ def main(config: Path, stage: str, overrides: Sequence[str] = ()) -> None:
         )
     check_same(config.parent, nodes.name)
     cfg = cast(DictConfig, OmegaConf.merge(OmegaConf.load(config), OmegaConf.from_dotlist(list(overrides))))
-    if stage in TRAINING and nodes.count * cfg.launcher.processes > 1:
+    if stage in JUDGING and nodes.index == 0:
+        require_machine(cfg.dialect, read_node(ExecutorSettings, cfg.executor, "executor"))
+    if stage in TRAINING and (nodes.count * cfg.launcher.processes > 1 or num_gpus() > 1):
         run_ranks(config, stage, nodes, cfg.launcher.processes)
     else:
         STAGES[stage].run(cfg)
+
+
+def num_gpus() -> int:
+    """How many GPUs this process sees; of several a trainer that is no rank takes all, which TRL refuses."""
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def run_ranks(config: Path, stage: str, nodes: Nodes, processes: int) -> None:

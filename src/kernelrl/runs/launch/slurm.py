@@ -26,10 +26,8 @@ from kernelrl.errors import UserError
 from kernelrl.records import write_atomically, write_json
 from kernelrl.runs.launch import JOBS, write_config
 from kernelrl.runs.preflight import require_all
-from kernelrl.runs.stages import STAGES, TRAINING
+from kernelrl.runs.stages import JUDGING, STAGES, TRAINING
 
-JUDGING = ("curate", "grpo", "eval", "pipeline")
-"""Commands that need the executor."""
 STEPS = "steps.sh"
 
 
@@ -45,6 +43,8 @@ class SlurmSettings(BaseModel):
     """Nodes for the executor alone."""
     generators: Literal[0, 1]
     """Nodes for generation alone: TRL's trainer asks one server."""
+    vllm: dict[str, str | int | float | bool]
+    """Options of `vllm serve` on the node that generates, by their long names."""
     array: PositiveInt | None
     """Jobs that share the samples of an evaluation; None: one job does it all."""
     partition: str | None
@@ -91,7 +91,7 @@ def launch(cfg: DictConfig, command: str, overrides: Sequence[str] = (), dry_run
         raise UserError("launcher.generators=1: vLLM is not installed; pip install 'kernelrl[vllm]'")
     if not dry_run:
         _check_cluster(settings, nodes)
-    require_all(cfg, STAGES[command].runs or (command,))
+    require_all(cfg, STAGES[command].runs or (command,), here=False)
     cfg = cfg.copy()
     cfg.launcher.processes = settings.processes or max(1, settings.gpus_per_node)
     config = write_config(cfg)
@@ -118,7 +118,7 @@ def _num_nodes(command: str, nodes: int, settings: SlurmSettings) -> int:
     """Nodes of the whole job."""
     training = nodes if {command} & {*TRAINING, "pipeline"} else 1
     generating = settings.generators if command in ("grpo", "pipeline") else 0
-    return training + generating + (settings.executors if command in JUDGING else 0)
+    return training + generating + (settings.executors if command in (*JUDGING, "pipeline") else 0)
 
 
 def _render(cfg: DictConfig, command: str, settings: SlurmSettings, nodes: int, config: Path) -> str:
@@ -147,8 +147,6 @@ def _render(cfg: DictConfig, command: str, settings: SlurmSettings, nodes: int, 
         "NODES": cfg.nodes,
         "EXECUTORS": settings.executors,
         "GENERATORS": settings.generators,
-        "POLICY": Path(cfg.grpo.policy).absolute(),
-        "GPUS": max(1, settings.gpus_per_node),
         "RAY": int(cfg.executor.engine == "ray"),
         "RETRIES": settings.retries,
     }

@@ -23,7 +23,7 @@ from omegaconf import DictConfig
 
 from kernelrl.candidate import Completion
 from kernelrl.configs import to_dict
-from kernelrl.data.teachers import Proposal, Teacher, Usage
+from kernelrl.data.teachers import Proposal, Teacher
 from kernelrl.errors import UserError
 from kernelrl.policies.endpoint import Answer, Endpoint
 from kernelrl.policies.prompts import Message, build_prompt
@@ -144,11 +144,7 @@ class LLMTeacher(Teacher):
             return None
         before_the_code = completion.answer.partition("```")[0].strip()  # what follows explains, and is no reasoning
         reasoning = answer.reasoning.strip() or completion.reasoning or before_the_code
-        cost = None
-        if answer.prompt_tokens is not None and answer.completion_tokens is not None:
-            cost = self._cost(answer.prompt_tokens, answer.completion_tokens)
-        usage = Usage(answer.prompt_tokens, answer.completion_tokens, cost)
-        return Proposal(reasoning, completion.source, usage=usage)
+        return Proposal(reasoning, completion.source)
 
     def _cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         prices = self._cfg.prices

@@ -1,0 +1,127 @@
+"""All calls are alike: outputs are made in memory of their own call, on inputs of their own, and every call counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import KERNELS, RIGHT
+from executor_cases import FAST, judge, request
+from kernelrl.executor import Executor, ExecutorSettings, make_executor
+from kernelrl.executor.judging.findings import Call, Findings
+from kernelrl.executor.processes import call_memory
+from kernelrl.executor.processes.call_memory import GARBAGE, CallMemory
+from kernelrl.verdict import Verdict
+
+
+@pytest.fixture(scope="module")
+def executor(executor_cache: Path) -> Iterator[Executor]:
+    """The dynamic defences alone."""
+    with make_executor({**FAST, "cache_dir": str(executor_cache), "static_rules": False}) as engine:
+        yield engine
+
+
+def rules(verdict: Verdict) -> set[str]:
+    return {violation.rule for violation in verdict.violations}
+
+
+LYING = """\
+import gc
+import torch
+from torch import nn
+from kernelrl.executor.contest.call_region import CallRegion
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = None
+
+    def forward(self, x):
+        if self.kept is None:
+            self.kept = torch.empty(64, *x.shape)
+            self.turn = 0
+            CallRegion.end = lambda region: {spans}
+        out = self.kept[self.turn]
+        self.turn += 1
+        return torch.mul(torch.relu(x), 2.0, out=out)
+"""
+
+
+@pytest.mark.parametrize("spans", ["[[0, 4096]]", "[]"])
+def test_a_process_that_lies_about_its_memory_gains_nothing(executor: Executor, spans: str) -> None:
+    """Outputs lie in memory that the first call has taken, and that nothing names as free: it is not overwritten."""
+    assert rules(judge(executor, LYING.replace("{spans}", spans), dialect="python")) == {"output_reused"}
+
+
+def test_what_the_process_names_as_its_memory_must_be_spans(executor: Executor) -> None:
+    for spans in ("[[5, 1]]", "[[0, 1 << 60]]", "'all'", "[[0.5, 1]]"):
+        assert rules(judge(executor, LYING.replace("{spans}", spans), dialect="python")) == {"forged_message"}
+
+
+def test_the_memory_of_a_call_is_overwritten_before_it() -> None:
+    memory = CallMemory(1 << 20)
+    memory.overwrite([[0, 1 << 20]])
+    assert memory.copy(4096, 8).tolist() == [0] * 8, "what nobody has touched stays so"
+    os.pwrite(memory.fd, bytes(range(1, 101)) * 100, 4096)
+    memory.overwrite([[0, 5000], [6000, 1 << 20]])
+    assert set(memory.copy(4096, 5000 - 4096).tolist()) == {GARBAGE}
+    assert GARBAGE not in set(memory.copy(5000, 50).tolist()), "what is in use stays"
+    assert set(memory.copy(6064, 2000).tolist()) == {GARBAGE}
+    assert memory.holds(8192, 100) and not memory.holds(4990, 20) and not memory.holds(5500, 10)
+    assert not memory.holds(6000, 64), "the allocator's note is not overwritten, so no output lies there"
+
+
+def test_what_is_touched_beyond_all_measure_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_memory, "OVERWRITTEN_BYTES", 8192)
+    memory = CallMemory(1 << 20)
+    os.pwrite(memory.fd, b"x" * (1 << 20), 0)
+    memory.overwrite([[0, 1 << 20]])
+    assert set(memory.copy(64, 8192).tolist()) == {GARBAGE} and not memory.copy(8256, (1 << 20) - 8256).any()
+
+
+def test_memory_of_a_call_keeps_its_size() -> None:
+    memory = CallMemory(4096)
+    with pytest.raises(PermissionError):
+        os.ftruncate(memory.fd, 0)
+
+
+def _timed(counted: float, before: float) -> Findings:
+    calls = [Call(2.0, counted, None, (2.1, 2.1), (before,)) for _ in range(7)]
+    return Findings(stage="correct", calls=calls, overheads=[1e-4])
+
+
+def _verdict(found: Findings) -> Verdict:
+    return found.verdict(request(RIGHT), ExecutorSettings(), "correct", "", 1.0)
+
+
+def test_calls_that_do_not_count_are_no_place_for_work() -> None:
+    """Cheap where it counts, and dear in the calls around it: then all of them count."""
+    honest, moving = _verdict(_timed(1.0, 1.15)), _verdict(_timed(0.2, 1.8))
+    assert not honest.uneven and honest.speedup is not None and honest.speedup.median == pytest.approx(2.0, rel=1e-3)
+    assert moving.uneven and moving.speedup is not None and moving.speedup.median == pytest.approx(2.0667, rel=1e-3)
+
+
+def test_each_group_of_requests_has_its_own_inputs_and_a_verdict_names_them(executor_cache: Path) -> None:
+    settings = {**FAST, "cache_dir": str(executor_cache), "verdict_cache": False}
+    verdicts = []
+    for draws in (None, None, "again"):
+        again = verdicts[0].draws if draws else None
+        with make_executor({**settings, "draws": again}) as engine:
+            verdicts.append(judge(engine, KERNELS["wrong"]))
+    first, second, third = verdicts
+    assert first.draws == third.draws and first.errors == third.errors
+    assert first.draws != second.draws and first.errors != second.errors
+
+
+def test_work_in_the_constructor_is_seen(executor: Executor) -> None:
+    """It is not timed like the calls, and the verdict has it beside the reference's."""
+    slow = RIGHT.replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n        sum(range(30_000_000))\n\n    def forward",
+    )
+    quick, working = judge(executor, RIGHT).construction, judge(executor, slow).construction
+    assert quick is not None and working is not None and quick.reference_ms > 0
+    assert working.candidate_ms > 100
