@@ -185,6 +185,8 @@ class Verdict(_Frozen):
     """Share of the candidate's own kernels in its time, 0 to 1 (Dr. Kernel's PR); None: not measured."""
     memory: Memory | None = None
     """None: not measured, as on a GPU, in Triton's interpreter, or where the first call already failed."""
+    construction: Construction | None = None
+    """None: the candidate was not loaded."""
     parameters: ParameterSource | None = None
     """How the candidate got the reference's parameters and buffers.
 
@@ -192,8 +194,6 @@ class Verdict(_Frozen):
     in another way or order than the reference were given to it by name or shape. `same_seed`: the values that the
     program's initialisers make, from the same seed, because the reference is not reliable with others or the protocol
     wants it so. None: the reference has no parameters, or the candidate did not run."""
-    construction: Construction | None = None
-    """None: the candidate was not loaded."""
     operators: dict[str, int] | None = None
     """Library operators that ran in one traced call, with counts; None: not traced."""
     build: Build | None = None

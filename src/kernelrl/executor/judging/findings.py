@@ -65,9 +65,9 @@ class Findings:
     operators: dict[str, int] | None = None
     coverage: float | None = None
     memory: Memory | None = None
-    parameters: ParameterSource | None = None
     construction: Construction | None = None
     draws: str | None = None
+    parameters: ParameterSource | None = None
     log: str = ""
     final: bool = True
     """False: the load on the machine may have decided something."""
@@ -214,8 +214,8 @@ class Findings:
             conditions=conditions,
             coverage=self.coverage,
             memory=self.memory,
-            parameters=self.parameters,
             construction=self.construction,
+            parameters=self.parameters,
             operators=self.operators,
             build=build,
             gpu_builds=tuple(self.gpu_builds),

@@ -218,13 +218,6 @@ class Reference:
         planned += [Draw(index, name, parameters=redrawn) for index, name in enumerate(settings.distributions)]
         return [draw for draw in planned if self.case(draw) is not None]
 
-    def timed_draw(self, index: int) -> Draw:
-        """A draw for a timed call: with parameters that no checked run has seen."""
-        return Draw(index, parameters=self._number(_TIMED))
-
-    def _number(self, parameters: int) -> int:
-        return parameters if self.parameters_vary else 0
-
     def renew(self) -> None:
         """From now on draw other inputs: whoever has seen a verdict on the last ones does not meet them again."""
         if self.settings.draws is None:
@@ -232,6 +225,13 @@ class Reference:
             self._cases.clear()
             self._hidden.clear()
             self._constructed = -1
+
+    def timed_draw(self, index: int) -> Draw:
+        """A draw for a timed call: with parameters that no checked run has seen."""
+        return Draw(index, parameters=self._number(_TIMED))
+
+    def _number(self, parameters: int) -> int:
+        return parameters if self.parameters_vary else 0
 
     def case(self, draw: Draw) -> Case | None:
         """The case of that draw, made at its first use; None: the reference itself is not reliable on it.
