@@ -159,8 +159,8 @@ LAYER_LISTS = _words("modules children named_modules named_children")
 VIEWS_OF_CONTAINERS = _words("items values keys copy")
 SEQUENCES = frozenset({"torch.nn.Sequential"})
 HOLDERS = SEQUENCES | {"torch.nn.ModuleList", "torch.nn.ModuleDict", "collections.OrderedDict"}
-NOT_DERIVED = _words("Sequential ModuleList ModuleDict ParameterList ParameterDict Container")
-"""Layers that hold others, which a class of the candidate's could run without naming them."""
+DERIVABLE = _words("Linear LayerNorm RMSNorm GroupNorm")
+"""Layers that a class may be derived from: besides `forward`, which it replaces, they have no method that computes."""
 LISTS_OF_PARAMETERS = _words("ParameterList ParameterDict")
 KEYWORDS = {
     "triton.jit": (0, _words("noinline do_not_specialize do_not_specialize_on_alignment debug")),
