@@ -1,8 +1,8 @@
 // Memory for the tensors of one call (processes/call_memory.py), preloaded into the process of a candidate.
 //
 // PyTorch's CPU allocator calls posix_memalign and free. Between begin_call and end_call the first takes memory from a
-// region that the referee maps too; before and after, and when the region is full, it is the C library's. Nothing here
-// is believed by the referee: it overwrites the spans that end_call names and looks for the next call's outputs there.
+// region that the referee maps too, which is the limit of a call's tensors; before and after it is the C library's.
+// Nothing here is believed by the referee: it overwrites the spans that end_call names and looks for outputs there.
 //
 // What was never used lies above `top`. Free blocks below it are listed by address, neighbours joined. A block that is
 // freed in a later call than the one that took it waits until that call has ended, for nobody has overwritten it yet.
@@ -56,7 +56,7 @@ static void tidy(void) {
 }
 
 static void *take(size_t alignment, size_t size) {
-  if (size > (size_t)(end - region) || alignment > MAX_ALIGNMENT) return NULL;
+  if (size > (size_t)(end - region)) return NULL;
   if (alignment < UNIT) alignment = UNIT;
   size_t need = (size + alignment + UNIT - 1) / UNIT * UNIT;
   block *found = NULL;
@@ -89,13 +89,15 @@ static int inside(void *p) { return (size_t)((char *)p - region) < (size_t)(end 
 
 int posix_memalign(void **out, size_t alignment, size_t size) {
   if (!alignment || alignment % sizeof(void *) || alignment & (alignment - 1)) return EINVAL;
-  void *p = NULL;
-  if (in_call) {
+  void *p;
+  if (in_call && alignment <= MAX_ALIGNMENT) {
     pthread_mutex_lock(&lock);
     p = take(alignment, size);
     pthread_mutex_unlock(&lock);
+  } else {
+    p = __libc_memalign(alignment, size);
   }
-  if (!p && !(p = __libc_memalign(alignment, size))) return ENOMEM;
+  if (!p) return ENOMEM;
   *out = p;
   return 0;
 }
