@@ -129,7 +129,7 @@ _OF_LAYERS = _words(
     "lambd min_val max_val num_parameters approximate output_size return_indices ceil_mode count_include_pad "
     "divisor_override scale_factor mode align_corners upscale_factor start_dim end_dim margin reduction ignore_index "
     "label_smoothing delta blank full log_target swap num_heads embed_dim head_dim in_proj_weight in_proj_bias "
-    "parameters named_parameters buffers named_buffers eval train "
+    "weight_ih weight_hh bias_ih bias_hh parameters named_parameters buffers named_buffers eval train "
     + " ".join(f"{kind}_{part}_l{layer}" for kind in ("weight", "bias") for part in ("ih", "hh") for layer in range(8))
 )
 _OF_DEVICES = _words("multi_processor_count total_memory major minor name")
