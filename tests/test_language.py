@@ -174,7 +174,7 @@ def test_what_people_write(body):
         ("match x:\n    case _:\n        pass", "outside_language", "write if and elif"),
         ("class Inner(nn.Module):\n    pass", "outside_language", "at module level"),
         ("x.__class__", "private_attribute", "__class__"),
-        ("super().forward(x)", "forbidden_name", "super"),
+        ("super().forward(x)", "forbidden_name", "inside of __init__, and nowhere else"),
         ("import ctypes", "forbidden_import", "ctypes"),
         ("import time\ntime.time()", "forbidden_import", "the executor measures"),
         ("sorted([x], key=self.linear)", "library_call", "layer of torch.nn"),

@@ -74,7 +74,7 @@ def read(source: str, may_compute: bool = False) -> Reading:
     found += [*meaning.violations, *find_uses(meaning, may_compute), *find_in_kernels(meaning.kernels, tree, names)]
     if ENTRY_POINT not in meaning.classes:
         found.append(Violation(rule="no_kernel", evidence=f"there is no class {ENTRY_POINT} at the top level"))
-    kernels = frozenset(meaning.kernels)
+    kernels = frozenset(kernel.name for kernel in meaning.kernels)
     return Reading(_in_order(found), tree, compiles(meaning), kernels, calls_kernel(meaning))
 
 

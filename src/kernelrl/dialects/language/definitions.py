@@ -78,7 +78,7 @@ class Definitions:
         own_attributes: names that `self` and classes have by this file.
         of_classes: those of them that a class has without an instance.
         classes: the file's classes, by name.
-        kernels: Triton kernels, by name.
+        kernels: Triton kernels.
         violations: what the walk itself refuses.
     """
 
@@ -88,7 +88,7 @@ class Definitions:
         self.libraries: list[Use] = []
         self.attributes: list[Use] = []
         self.calls: list[Use] = []
-        self.kernels: dict[str, ast.FunctionDef] = {}
+        self.kernels: list[ast.FunctionDef] = []
         self.violations: list[Violation] = []
         self.classes: dict[str, ast.ClassDef] = {
             node.name: node for node in tree.body if isinstance(node, ast.ClassDef)

@@ -147,6 +147,8 @@ class Expressions(Definitions, ABC):
         if not scopes:
             self._check_builtin(node, called or as_type)
             return self.flow.value(Kind.FUNCTION)
+        if self._scope.may_be_builtin(name):
+            self._refuse("forbidden_name", node, f"{name} is a built-in function of Python; give yours another name")
         self._unit.mentions.add((name, called or as_type))
         value = self.flow.value()
         for scope in scopes:
@@ -165,6 +167,8 @@ class Expressions(Definitions, ABC):
             return
         if name not in vocabulary.BUILTINS:
             evidence = f"{name}: nothing in this file binds it, and it is no built-in function of the language"
+            if name == "super":
+                evidence = "super stands in super().__init__(…), inside of __init__, and nowhere else"
             self._refuse("forbidden_name", node, evidence)
         elif not called and name not in _TYPES:
             self._refuse("forbidden_name", node, f"{name} as a value: call it where you need it")

@@ -16,18 +16,21 @@ _NODES = (
     ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
 
+_COMBINING = ("triton.language.reduce", "triton.language.associative_scan")
 
-def find_in_kernels(kernels: dict[str, ast.FunctionDef], tree: ast.Module, names: Names) -> Iterator[Violation]:
+
+def find_in_kernels(kernels: list[ast.FunctionDef], tree: ast.Module, names: Names) -> Iterator[Violation]:
     """What Triton kernels may not hold.
 
     Args:
-        kernels: the functions that Triton compiles, by name.
+        kernels: the functions that Triton compiles.
         tree: the file.
         names: what its names stand for.
     """
     constants = _constants(tree, names)
-    for function in kernels.values():
-        yield from _Kernel(function, kernels.keys(), constants, names).violations()
+    called = {function.name for function in kernels}
+    for function in kernels:
+        yield from _Kernel(function, called, constants, names).violations()
 
 
 def _constants(tree: ast.Module, names: Names) -> set[str]:
@@ -153,6 +156,13 @@ class _Kernel:
         for keyword in node.keywords:
             if keyword.arg is None:
                 yield violation("outside_language", node, "** in a kernel")
+        if self.names.library(node.func) in _COMBINING:
+            given = [*node.args[2:3], *(keyword.value for keyword in node.keywords if keyword.arg == "combine_fn")]
+            for each in given:
+                if not (isinstance(each, ast.Name) and each.id in self.kernels - self.local):
+                    yield violation(
+                        "outside_language", node, "what combines elements is a kernel of this file, by name"
+                    )
 
     def _is_range(self, node: ast.expr) -> bool:
         if not isinstance(node, ast.Call):

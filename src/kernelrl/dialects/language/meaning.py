@@ -116,7 +116,9 @@ class Meaning(Calls):
                 self._refuse(
                     "outside_language", node, f"kernel {node.name} inside of something; write it at module level"
                 )
-            self.kernels[node.name] = node
+            if self._scope.bound[node.name] > 1:
+                self._refuse("outside_language", node, f"kernel {node.name} is bound more than once")
+            self.kernels.append(node)
             self._functions.pop((self._scope, node.name), None)
             self.flow.assign(self.flow.value(Kind.KERNEL), self._variable(self._scope, node.name))
             return
@@ -176,5 +178,6 @@ class Meaning(Calls):
         module, _, name = (self.names.library(base) or "").rpartition(".")
         if module != "torch.nn":
             return isinstance(base, ast.Name) and base.id in self.classes
-        replaces = any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body)
-        return name == "Module" or (replaces and name in vocabulary.LAYERS and name not in vocabulary.NOT_DERIVED)
+        methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        replaces = "forward" in methods and "reset_parameters" not in methods
+        return name == "Module" or (replaces and name in vocabulary.DERIVABLE)

@@ -6,6 +6,7 @@ An imported name stands for one thing in the whole file: nothing else may bind i
 from __future__ import annotations
 
 import ast
+import builtins
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -53,6 +54,10 @@ class Scope:
             scope = scope.parent
         return scope
 
+    def may_be_builtin(self, name: str) -> bool:
+        """Whether a name that is read here is a built-in function until a class body has bound it."""
+        return name in _BUILTINS and all(isinstance(scope.node, ast.ClassDef) for scope in self.find(name))
+
     def binds(self, walrus: bool = False) -> Scope:
         """Where a name that is assigned here is bound."""
         scope = self
@@ -95,6 +100,10 @@ def resolve(tree: ast.Module) -> Names:
             names.violations += _read_import(node, names.imports, used)
     _bind(tree, names)
     for scope in names.scopes.values():
+        if scope.parent is None:
+            for name in sorted((scope.bound.keys() | names.imports.keys()) & _BUILTINS):
+                evidence = f"{name} is a built-in function of Python; give the other thing a name of its own"
+                names.violations.append(violation("forbidden_name", scope.node, evidence))
         for name in scope.bound.keys() & names.imports.keys():
             evidence = f"{name} is imported and bound again; give the other thing a name of its own"
             names.violations.append(violation("patched_library", scope.node, evidence))
@@ -124,6 +133,8 @@ def _read_import(node: ast.Import | ast.ImportFrom, imports: dict[str, str], use
             imports[name] = stands_for
 
 
+_BUILTINS = frozenset(dir(builtins))
+"""Names that a file which only seems to bind them would still have."""
 _NO_NEED = "a kernel does not need it"
 _HINTS = {
     "numpy": "use math, or torch.tensor in __init__",

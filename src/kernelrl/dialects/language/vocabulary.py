@@ -129,7 +129,7 @@ _OF_LAYERS = _words(
     "lambd min_val max_val num_parameters approximate output_size return_indices ceil_mode count_include_pad "
     "divisor_override scale_factor mode align_corners upscale_factor start_dim end_dim margin reduction ignore_index "
     "label_smoothing delta blank full log_target swap num_heads embed_dim head_dim in_proj_weight in_proj_bias "
-    "parameters named_parameters buffers named_buffers eval train "
+    "weight_ih weight_hh bias_ih bias_hh parameters named_parameters buffers named_buffers eval train "
     + " ".join(f"{kind}_{part}_l{layer}" for kind in ("weight", "bias") for part in ("ih", "hh") for layer in range(8))
 )
 _OF_DEVICES = _words("multi_processor_count total_memory major minor name")
@@ -159,8 +159,8 @@ LAYER_LISTS = _words("modules children named_modules named_children")
 VIEWS_OF_CONTAINERS = _words("items values keys copy")
 SEQUENCES = frozenset({"torch.nn.Sequential"})
 HOLDERS = SEQUENCES | {"torch.nn.ModuleList", "torch.nn.ModuleDict", "collections.OrderedDict"}
-NOT_DERIVED = _words("Sequential ModuleList ModuleDict ParameterList ParameterDict Container")
-"""Layers that hold others, which a class of the candidate's could run without naming them."""
+DERIVABLE = _words("Linear LayerNorm RMSNorm GroupNorm")
+"""Layers that a class may be derived from: besides `forward`, which it replaces, they have no method that computes."""
 LISTS_OF_PARAMETERS = _words("ParameterList ParameterDict")
 KEYWORDS = {
     "triton.jit": (0, _words("noinline do_not_specialize do_not_specialize_on_alignment debug")),
