@@ -75,6 +75,7 @@ def judge(
     builder: Builder,
     library: ClosedLibrary,
     cores: Cores,
+    may_learn: bool = True,
 ) -> Verdict:
     """Judge one candidate.
 
@@ -86,11 +87,12 @@ def judge(
         builder: builds what the candidate asks for.
         library: closes the libraries' code in the contestant's process.
         cores: candidates are loaded, built and checked side by side; while one is timed nothing else runs.
+        may_learn: let a candidate that dies on a closed page teach that it is needed.
 
     Raises:
         TaskError: the reference does not run.
         InfrastructureError: the machine failed.
-        PageLearnt: the judgement must be made again.
+        PageLearnt: the judgement must be made again; only where it may learn.
     """
     started = time.monotonic()
     cores.clock.restart()
@@ -105,7 +107,7 @@ def judge(
             with cores.preparing():
                 _read(candidate, process, settings, cores, found)
             ours = reference()
-            contestant = _Contestant(process, ours, settings, cores, found, request.dialect, library)
+            contestant = _Contestant(process, ours, settings, cores, found, request.dialect, library, may_learn)
             with cores.preparing(), cores.on_device():
                 contestant.load(source, builder)
                 contestant.close_library()
@@ -179,6 +181,7 @@ class _Contestant:
         found: takes what is found out.
         dialect: of the candidate. In `python`, operators of PyTorch that compute are no violation.
         library: closes the libraries' code in the process.
+        may_learn: see `judge`.
     """
 
     def __init__(
@@ -190,6 +193,7 @@ class _Contestant:
         found: Findings,
         dialect: str,
         library: ClosedLibrary,
+        may_learn: bool,
     ):
         self.process = process
         self.ours = ours
@@ -198,6 +202,7 @@ class _Contestant:
         self.found = found
         self.library_is_foul = dialect != "python"
         self.library = library
+        self.may_learn = may_learn
         self.interpreted = dialect == "triton" and settings.device == "cpu"
         self.closed: Closed | None = None
         self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
@@ -281,7 +286,7 @@ class _Contestant:
             return
         allowed: Allowed = "views" if self.ours.only_moves else "copies"
         try:
-            self.closed = self.library.close(self.process, allowed, self.interpreted)
+            self.closed = self.library.close(self.process, self._ask, allowed, self.interpreted)
         except LibraryStaysOpen as error:
             raise self._foul("library_call", str(error)) from None
         except ProcessFailure as error:
@@ -640,7 +645,7 @@ class _Contestant:
     def _broke_off(self, error: ProcessFailure, when: str) -> _Ended:
         """The end of a judgement whose process failed after it was loaded."""
         if isinstance(error, ProcessDied) and self.closed and (seen := self.library.explain(self.process, self.closed)):
-            if self.library.learn(self.process, self.closed):
+            if self.may_learn and self.library.learn(self.process, self.closed):
                 raise PageLearnt
             evidence, line = seen
             self.found.violations.append(Violation(rule="library_operator", evidence=evidence, line=line))

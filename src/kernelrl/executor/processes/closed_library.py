@@ -124,6 +124,8 @@ class Closed:
     allowed: Allowed
     mappings: tuple[Mapping, ...]
     """Of the closable files, before they were closed."""
+    needed: dict[str, list[int]]
+    """By file, the pages that stayed open."""
 
 
 class ClosedLibrary:
@@ -157,11 +159,14 @@ class ClosedLibrary:
         for allowed in self._needed:
             self._add(allowed, self._find(allowed, []))
 
-    def close(self, process: Process, allowed: Allowed, interpreted: bool) -> Closed:
+    def close(
+        self, process: Process, ask: Callable[[dict[str, Any]], Any], allowed: Allowed, interpreted: bool
+    ) -> Closed:
         """Close the libraries of a process, and see that they are closed.
 
         Args:
             process: frozen, with its candidate loaded.
+            ask: puts a question to it.
             allowed: what its candidate may have the library do.
             interpreted: it runs Triton's interpreter, which computes with NumPy.
 
@@ -172,13 +177,13 @@ class ClosedLibrary:
         mappings = self._closable(process, interpreted)
         with self._lock:
             needed = self._needed[allowed]
-        process.ask({"do": "close", "ranges": ranges_to_close(mappings, needed)}, TIMEOUT_S)
+        ask({"do": "close", "ranges": ranges_to_close(mappings, needed)})
         left = self._closable(process, interpreted)
         if still_open := ranges_to_close(left, needed):
             names = {os.path.basename(each.path) or "memory" for each in left for start, _ in still_open
                      if each.start <= start < each.end}  # fmt: skip
             raise LibraryStaysOpen(f"code of {', '.join(sorted(names))} could not be closed")
-        return Closed(allowed, tuple(mappings))
+        return Closed(allowed, tuple(mappings), needed)
 
     def _closable(self, process: Process, interpreted: bool) -> list[Mapping]:
         own = f"{process.modules.resolve()}/", f"{os.path.dirname(process.helper)}/"
@@ -195,7 +200,7 @@ class ClosedLibrary:
         """
         file, page = _locate(closed.mappings, process.note.fault())
         operators = [each for each in process.note.operators() if each["name"] in OPERATORS[closed.allowed]]
-        if file is None or not operators:
+        if file is None or not operators or page in closed.needed.get(file, []):
             return False
         try:
             self._add(closed.allowed, self._find(closed.allowed, operators[:MAX_OPERATORS]))
