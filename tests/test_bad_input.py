@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from kernelrl import cli
+from kernelrl.records import Ledger
 from kernelrl.stage_folder import SETTINGS, open_stage
+from test_replay import RECORDS
 
 UNWRITABLE = "/proc/kernelrl"
 """Not even root can make a folder here."""
@@ -54,6 +56,19 @@ def test_a_cache_that_cannot_be_written(refused, kernel_files):
     files = str(kernel_files["reference"]), str(kernel_files["right"])
     message = refused("check", *files, f"executor.cache_dir={UNWRITABLE}")
     assert f"cannot write to {UNWRITABLE}: " in message and "choose another executor.cache_dir=" in message
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "run", "--html", f"{UNWRITABLE}/status.html"],
+        ["decontaminate", "train.py", "benchmark.py", "--output", UNWRITABLE],
+        ["records", "run", "--export", UNWRITABLE],
+    ],
+)
+def test_what_a_tool_cannot_write(refused, tmp_path, words):
+    Ledger(tmp_path / "run" / "grpo" / "records").append(RECORDS)
+    assert f"cannot write to {UNWRITABLE}: " in refused(*words)
 
 
 @pytest.mark.parametrize("word", ["name=123", "name=1e5", "name=true", "output_dir=2024"])

@@ -173,10 +173,14 @@ def _compare_or_write(name: str, folder: Path, settings: Mapping[str, Any] | Dic
     new = _flatten(OmegaConf.to_container(OmegaConf.create(text)))
     differing = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     if differing:
-        shown = [f"{key} was {old.get(key)!r}, now {new.get(key)!r}" for key in differing[:NUM_DIFFERENCES_SHOWN]]
+        shown = [f"{key} was {_show(old, key)}, now {_show(new, key)}" for key in differing[:NUM_DIFFERENCES_SHOWN]]
         if len(differing) > NUM_DIFFERENCES_SHOWN:
             shown.append(f"and {len(differing) - NUM_DIFFERENCES_SHOWN} more")
         raise UserError(f"{name}: folder {folder} holds a run with other settings ({'; '.join(shown)}); {way_out}")
+
+
+def _show(settings: Mapping[str, Any], key: str) -> str:
+    return repr(settings[key]) if key in settings else "not set"
 
 
 def _as_config(settings: Mapping[str, Any] | DictConfig) -> DictConfig:

@@ -12,6 +12,7 @@ from kernelrl.console import console, make_console, set_up_logging
 from kernelrl.data import decontamination
 from kernelrl.data.decontamination.report import match_table, summary_table
 from kernelrl.errors import UserError
+from kernelrl.stage_folder import require_writable
 
 PROGRAM = "kernelrl decontaminate"
 USAGE = "kernelrl decontaminate TRAIN BENCHMARK... [key=value ...] [--output FOLDER] [--json]"
@@ -48,6 +49,8 @@ def main(arguments: list[str]) -> int:
         raise UserError(
             f"training tasks and a benchmark are needed; {len(paths)} path(s) given; see `{PROGRAM} --help`"
         )
+    if options.output is not None:
+        require_writable(options.output, "name another folder for --output")
     tasks = decontamination.read_tasks(paths[0])
     benchmarks = [decontamination.read_benchmark(path) for path in paths[1:]]
     kept, report = decontamination.compare(tasks, benchmarks, cfg)

@@ -48,13 +48,13 @@ def main(arguments: list[str]) -> int:
 
     from kernelrl.executor.engines.ray_engine import attach, detach
 
-    ours = attach(cluster)
+    started_here = attach(cluster)
     try:
         if options.action == "serve":
             return _serve(options, settings.model_copy(update={"cluster": cluster}), cluster)
         return _look_or_stop(options, cluster)
     finally:
-        detach(ours)
+        detach(started_here)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

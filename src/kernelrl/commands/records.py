@@ -28,7 +28,7 @@ from kernelrl.errors import UserError
 from kernelrl.policies.prompts import from_text
 from kernelrl.query import Query
 from kernelrl.records import Record, compact, write_json
-from kernelrl.stage_folder import is_done
+from kernelrl.stage_folder import is_done, require_writable
 from kernelrl.verdict import Status
 
 USAGE = "kernelrl records RUN [filters] [--sample N] [--show ID | --by WHAT | --export FOLDER | --json | --compact]"
@@ -211,6 +211,7 @@ def _export(folder: Path, records: Sequence[Record], options: argparse.Namespace
     """Write a data set folder that `kernelrl sft sft.data=FOLDER` reads; equal completions of a task once."""
     if (folder / SFT_TRAIN).exists():
         raise UserError(f"--export {folder}: it holds a data set already; name another folder")
+    require_writable(folder, "name another folder")
     about = _about_tasks(Path(options.run))
     rows: dict[tuple[str, str], Row] = {}
     for record in records:

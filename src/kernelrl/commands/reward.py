@@ -190,10 +190,10 @@ def _max_steps(run: Path, stage: str) -> int | None:
     return None
 
 
-def _are_opposite(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _are_opposite(advantages: NDArray[np.float64], other_advantages: NDArray[np.float64]) -> NDArray[np.bool_]:
     """(N,) where two advantages are known and point in opposite directions."""
     with np.errstate(invalid="ignore"):
-        opposite: NDArray[np.bool_] = ours * theirs < 0
+        opposite: NDArray[np.bool_] = advantages * other_advantages < 0
     return opposite
 
 

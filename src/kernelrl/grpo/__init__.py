@@ -19,10 +19,10 @@ from kernelrl.data.tables import TASKS_TRAIN, read_references, read_table
 from kernelrl.executor import make_executor
 from kernelrl.executor.api import deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
+from kernelrl.grpo.alarms import AlarmCallback
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
 from kernelrl.grpo.judge import Judge, SharedJudge
 from kernelrl.grpo.retest import Retest, RetestSettings
-from kernelrl.grpo.watch import WatchCallback
 from kernelrl.policies import models
 from kernelrl.policies.prompts import Reasoning
 from kernelrl.policies.settings import ModelSettings
@@ -108,7 +108,7 @@ def run(cfg: DictConfig) -> Path:
                 train_dataset=datasets.Dataset.from_list(rows),
                 processing_class=tokenizer,
                 peft_config=adapter,
-                callbacks=[StageCallback(stage.path / LOG), WatchCallback(stage.path / LOG)],
+                callbacks=[StageCallback(stage.path / LOG), AlarmCallback(stage.path / LOG)],
             )
 
             prepare(trainer, stage.path)

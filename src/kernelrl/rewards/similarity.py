@@ -40,8 +40,8 @@ def bleu_of(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> T
     num_references = max(map(len, references))
     rows = [[*map(encode, each), *[encode("")] * (num_references - len(each))] for each in references]
     flat = pad_sequence([tokens for row in rows for tokens in row], batch_first=True, padding_value=PADDING)
-    ours = pad_sequence([encode(text) for text in candidates], batch_first=True, padding_value=PADDING)
-    return bleu(ours, flat.view(len(rows), num_references, -1))
+    padded = pad_sequence([encode(text) for text in candidates], batch_first=True, padding_value=PADDING)
+    return bleu(padded, flat.view(len(rows), num_references, -1))
 
 
 def bleu(candidates: Tensor, references: Tensor, max_n: int = 4) -> Tensor:
@@ -62,18 +62,19 @@ def bleu(candidates: Tensor, references: Tensor, max_n: int = 4) -> Tensor:
     num, num_references = references.shape[:2]
     log_precision = torch.zeros(num, dtype=torch.float64)
     for n in range(1, max_n + 1):
-        ours, theirs = _ngrams(candidates, n), _ngrams(references.flatten(0, 1), n)
-        (grams, inverse) = torch.unique(torch.cat([ours.grams, theirs.grams]), dim=0, return_inverse=True)
-        size = max(len(grams), 1)
-        our_keys, our_counts = (ours.rows * size + inverse[: len(ours.grams)]).unique(return_counts=True)
-        their_keys, their_counts = (theirs.rows * size + inverse[len(ours.grams) :]).unique(return_counts=True)
+        (rows, grams), (reference_rows, reference_grams) = _ngrams(candidates, n), _ngrams(references.flatten(0, 1), n)
+        distinct, inverse = torch.unique(torch.cat([grams, reference_grams]), dim=0, return_inverse=True)
+        size = max(len(distinct), 1)
+        keys, counts = (rows * size + inverse[: len(grams)]).unique(return_counts=True)
+        reference_keys, reference_counts = (reference_rows * size + inverse[len(grams) :]).unique(return_counts=True)
         # a gram counts as often as in the reference that has it most often
-        keys, slots = (their_keys // size // num_references * size + their_keys % size).unique(return_inverse=True)
-        most = torch.zeros(len(keys), dtype=torch.long).scatter_reduce(0, slots, their_counts, "amax")
-        known = torch.isin(our_keys, keys)
-        allowed = most[torch.searchsorted(keys, our_keys[known])]
-        matched = _sum_rows(num, our_keys[known] // size, torch.minimum(our_counts[known], allowed))
-        total = _sum_rows(num, our_keys // size, our_counts)
+        of_row = reference_keys // size // num_references * size + reference_keys % size
+        known_keys, slots = of_row.unique(return_inverse=True)
+        most = torch.zeros(len(known_keys), dtype=torch.long).scatter_reduce(0, slots, reference_counts, "amax")
+        known = torch.isin(keys, known_keys)
+        allowed = most[torch.searchsorted(known_keys, keys[known])]
+        matched = _sum_rows(num, keys[known] // size, torch.minimum(counts[known], allowed))
+        total = _sum_rows(num, keys // size, counts)
         smooth = 0.0 if n == 1 else 1.0
         log_precision += torch.log((matched + smooth) / (total + smooth).clamp(min=1.0)) / max_n
     return torch.exp(log_precision + _log_brevity_penalty(candidates, references)).nan_to_num(0.0)
@@ -99,8 +100,9 @@ def _sum_rows(num: int, rows: Tensor, counts: Tensor) -> Tensor:
 
 
 def _log_brevity_penalty(candidates: Tensor, references: Tensor) -> Tensor:
-    ours, theirs = (candidates != PADDING).sum(1, keepdim=True), (references != PADDING).sum(2)
+    lengths, reference_lengths = (candidates != PADDING).sum(1, keepdim=True), (references != PADDING).sum(2)
     far = candidates.shape[1] + references.shape[2] + 1
-    distances = (theirs - ours).abs().masked_fill(theirs == 0, far)
-    closest = theirs.gather(1, (distances * far + theirs).argmin(1, keepdim=True))  # of two as close, the shorter
-    return (1 - closest.double() / ours).clamp(max=0.0)[:, 0]
+    distances = (reference_lengths - lengths).abs().masked_fill(reference_lengths == 0, far)
+    order = distances * far + reference_lengths  # of two references that are as close, the shorter
+    closest = reference_lengths.gather(1, order.argmin(1, keepdim=True))
+    return (1 - closest.double() / lengths).clamp(max=0.0)[:, 0]

@@ -12,6 +12,7 @@ from kernelrl.commands.arguments import Parser
 from kernelrl.commands.status import page, read
 from kernelrl.console import make_console, set_up_logging
 from kernelrl.records import write_atomically
+from kernelrl.stage_folder import require_writable
 
 USAGE = "kernelrl status RUN [--html FILE] [--watch]"
 EPILOG = """\
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
     set_up_logging()
     run, html = Path(options.run), None if options.html is None else Path(options.html)
     console = make_console()
+    if html is not None:
+        require_writable(html.parent, "name another file for --html")
     status = read.read(run)
     _write(status, html, options.watch)
     if not options.watch:

@@ -83,12 +83,12 @@ def _match(
     other: Task,
     kind: Kind,
     score: float,
-    ours: Fingerprint,
-    theirs: Fingerprint,
+    fingerprint: Fingerprint,
+    other_fingerprint: Fingerprint,
     settings: Settings,
 ) -> Match:
-    same_sizes = kind == "exact" or _same_sizes(ours, theirs)
-    operators = theirs.traced.graph.operators if theirs.traced else None
+    same_sizes = kind == "exact" or _same_sizes(fingerprint, other_fingerprint)
+    operators = other_fingerprint.traced.graph.operators if other_fingerprint.traced else None
     is_common = operators is not None and operators < settings.min_operators and not same_sizes
     return Match(
         task=task.id,
@@ -149,6 +149,6 @@ class _Index:
                 yield kind, key
 
     def _is_isomorphic(self, fingerprint: Fingerprint, number: int) -> bool:
-        ours, theirs = fingerprint.traced, self._fingerprints[number].traced
-        assert ours is not None and theirs is not None
-        return is_isomorphic(ours.graph, theirs.graph, self._settings.sizes)
+        traced, other = fingerprint.traced, self._fingerprints[number].traced
+        assert traced is not None and other is not None
+        return is_isomorphic(traced.graph, other.graph, self._settings.sizes)

@@ -2,9 +2,9 @@
 
 The interpreter runs a kernel's Python once per program, which takes half a millisecond however little there is to do.
 Here it runs once for a batch of programs: every array gets a leading axis, of one entry per program or of one for all.
-What a launch leaves in memory is what the interpreter leaves, bit by bit: a batch whose programs part ways (a branch
-on the program's number), that touch each other's memory, or that does what this file has no word for, is undone, and
-its programs run one by one.
+What a launch leaves in memory is what the interpreter leaves, bit by bit. A batch is rolled back and run program by
+program where its programs take different branches, where they touch each other's memory, or where they use an
+operation that is not implemented here.
 """
 
 from __future__ import annotations

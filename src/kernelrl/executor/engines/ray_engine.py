@@ -42,11 +42,11 @@ class RayExecutor(Executor):
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._closed = False
-        self._is_ours = attach(settings.cluster or ClusterSettings())
+        self._started_ray = attach(settings.cluster or ClusterSettings())
         try:
             self._backend = _make_backend(self)
         except BaseException:
-            detach(self._is_ours)
+            detach(self._started_ray)
             raise
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
@@ -85,7 +85,7 @@ class RayExecutor(Executor):
         for results, _ in waiting.values():
             results.put(InfrastructureError("the executor is closed"))
         self._backend.close()
-        detach(self._is_ours)
+        detach(self._started_ray)
 
     def answer(self, number: int, verdict: Verdict) -> None:
         """Called by the backend with each verdict; a second one on a request is dropped."""
@@ -197,9 +197,9 @@ def attach(cluster: ClusterSettings) -> bool:
     return True
 
 
-def detach(ours: bool) -> None:
+def detach(started_here: bool) -> None:
     """Undo `attach`."""
-    if ours:
+    if started_here:
         import ray
 
         ray.shutdown()

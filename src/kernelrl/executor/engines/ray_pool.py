@@ -233,7 +233,7 @@ class Pool:
             del self._places[id]
         for id in self._nodes:
             if self._may_judge(id) or self._may_build(id):
-                self._staff(id, self._places.setdefault(id, _Place(names[id])))
+                self._start_missing_actors(id, self._places.setdefault(id, _Place(names[id])))
         self._show_demand()
         for actor in list(self._actors.values()):
             if actor.ready:
@@ -259,7 +259,7 @@ class Pool:
             and not self._may_build(node)
         )
 
-    def _staff(self, node: str, place: _Place) -> None:
+    def _start_missing_actors(self, node: str, place: _Place) -> None:
         """Start the actors that a node should have and has not."""
         here = {actor.name for actor in self._actors.values() if actor.node == node}
         resources, judges = self._nodes[node], self._may_judge(node)
@@ -302,9 +302,9 @@ class Pool:
     def _on_hello(self, actor: _Actor, outcome: Future[Any]) -> None:
         if self._is_lost(actor, outcome):
             return
-        ours, theirs = identity(), outcome.result()
-        if differing := [name for name in ours if theirs.get(name) != ours[name]]:
-            what = ", ".join(f"{name} {theirs.get(name)} there, {ours[name]} here" for name in differing)
+        expected, found = identity(), outcome.result()
+        if differing := [name for name in expected if found.get(name) != expected[name]]:
+            what = ", ".join(f"{name} {found.get(name)} there, {expected[name]} here" for name in differing)
             actor.place.refused = True
             self._lose(
                 actor,
@@ -328,10 +328,10 @@ class Pool:
             return
         actor.cache, actor.gpu_arch = outcome.result()["cache"], outcome.result()["gpu_arch"]
         actor.ready, actor.beat_due = True, time.monotonic() + BEAT_S
-        self._desk(actor).join(actor.name, self._capacity(actor.workers))
+        self._queue_of(actor).join(actor.name, self._capacity(actor.workers))
         self._notify()
 
-    def _desk(self, actor: _Actor) -> Dispatcher:
+    def _queue_of(self, actor: _Actor) -> Dispatcher:
         """Where the actor gets its work."""
         return self._judging if actor.judges else self._building
 
@@ -342,7 +342,7 @@ class Pool:
     def _check(self, actor: _Actor) -> None:
         """Give an actor up that has gone silent or makes no progress."""
         now = time.monotonic()
-        jobs = self._desk(actor).workers[actor.name].jobs
+        jobs = self._queue_of(actor).workers[actor.name].jobs
         if actor.asked is not None and now - actor.asked > self._cluster.silent_s:
             self._lose(actor, f"no sign of life for {self._cluster.silent_s:g} s")
         elif jobs and now - actor.progress > self._limit_s:
@@ -436,7 +436,7 @@ class Pool:
             self._send(actor, job, actor.handle.judge, self._on_verdict, shipment, self._ships())
 
     def _send(self, actor: _Actor, job: Job, method: Any, then: Any, *arguments: object) -> None:
-        if len(self._desk(actor).workers[actor.name].jobs) == 1:
+        if len(self._queue_of(actor).workers[actor.name].jobs) == 1:
             actor.progress = time.monotonic()
         self._call(method, partial(then, actor, job.number, time.monotonic()), job.request, *arguments)
 
@@ -515,7 +515,7 @@ class Pool:
     def _health_of(self, place: _Place, actors: list[_Actor]) -> NodeHealth:
         with_them = running = 0
         for actor in actors:
-            worker = self._desk(actor).workers.get(actor.name)
+            worker = self._queue_of(actor).workers.get(actor.name)
             jobs = len(worker.jobs) if worker else 0
             with_them += jobs
             running += min(jobs, actor.workers)

@@ -49,7 +49,7 @@ class _Client:
     """By the client's number, of what it has not confirmed."""
 
 
-class Service:
+class SharedExecutor:
     """The actor.
 
     Args:
@@ -93,19 +93,19 @@ class Service:
         self._pool.wait_ready()
         return self._page
 
-    def hello(self, token: str, theirs: dict[str, str], deciding: dict[str, Any]) -> None:
+    def hello(self, token: str, client_has: dict[str, str], deciding: dict[str, Any]) -> None:
         """Check that a client can be served.
 
         Raises:
             UserError: wrong token, another version, settings that would lead to other verdicts.
         """
         self._check(token)
-        ours = identity()
-        for what in ours:
-            if theirs.get(what) != ours[what]:
+        here = identity()
+        for what in here:
+            if client_has.get(what) != here[what]:
                 raise UserError(
-                    f"shared executor {self._name!r} has another version of kernelrl ({what} {ours[what]} there, "
-                    f"{theirs.get(what)} here); install the same one, or stop it and serve it again"
+                    f"shared executor {self._name!r} has another version of kernelrl ({what} {here[what]} there, "
+                    f"{client_has.get(what)} here); install the same one, or stop it and serve it again"
                 )
         own = deciding_settings(self._settings.model_dump(mode="json"))
         if differing := [key for key in own if own[key] != deciding.get(key)]:
@@ -127,7 +127,7 @@ class Service:
             known = {*entry.numbers.values(), *entry.verdicts}
             new = {next(self._numbers): number for number in requests if number not in known}
             entry.numbers |= new
-            jobs = [Job(ours, client, requests[theirs]) for ours, theirs in new.items()]
+            jobs = [Job(number, client, requests[client_number]) for number, client_number in new.items()]
         self._pool.submit(jobs)
 
     def collect(self, token: str, client: str, confirmed: Sequence[int]) -> dict[int, Verdict] | None:
@@ -156,10 +156,10 @@ class Service:
             if entry is None:
                 return
             chosen = set(numbers)
-            ours = [number for number, theirs in entry.numbers.items() if theirs in chosen]
-            for number in ours:
+            cancelled = [number for number, client_number in entry.numbers.items() if client_number in chosen]
+            for number in cancelled:
                 del entry.numbers[number]
-        self._pool.cancel(client, ours)
+        self._pool.cancel(client, cancelled)
 
     def leave(self, token: str, client: str) -> None:
         """A client is done."""
@@ -374,7 +374,7 @@ def start_service(
         options |= {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "max_restarts": -1}
     arguments = (name or "own", settings.model_dump(mode="json"), secret, digest(token), quota, lease_s, port)
     try:
-        return ray.remote(Service).options(**options).remote(*arguments)
+        return ray.remote(SharedExecutor).options(**options).remote(*arguments)
     except ValueError:
         raise UserError(
             f"a shared executor {name!r} runs on this cluster already; `kernelrl executor stop {name}` ends it"
@@ -419,7 +419,7 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _serve_page(service: Service, port: int) -> str:
+def _serve_page(service: SharedExecutor, port: int) -> str:
     """Serve `/` and `/health.json`; returns the page's address."""
 
     class Page(BaseHTTPRequestHandler):

@@ -16,6 +16,7 @@ from kernelrl.verdict import (
     Construction,
     GpuBuild,
     Memory,
+    ParameterSource,
     Speedup,
     Spent,
     Stage,
@@ -66,6 +67,7 @@ class Findings:
     memory: Memory | None = None
     construction: Construction | None = None
     draws: str | None = None
+    parameters: ParameterSource | None = None
     log: str = ""
     final: bool = True
     """False: the load on the machine may have decided something."""
@@ -213,6 +215,7 @@ class Findings:
             coverage=self.coverage,
             memory=self.memory,
             construction=self.construction,
+            parameters=self.parameters,
             operators=self.operators,
             build=build,
             gpu_builds=tuple(self.gpu_builds),

@@ -12,7 +12,7 @@ from kernelrl.stage_folder import read_log
 from kernelrl.training.hacking import alarms
 
 
-class WatchCallback(TrainerCallback):
+class AlarmCallback(TrainerCallback):
     """Gives each alarm once; those of the part before a resumption have been given."""
 
     def __init__(self, log_file: Path):
