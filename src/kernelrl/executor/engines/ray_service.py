@@ -44,7 +44,7 @@ MAX_CLIENTS = 64
 class _Client:
     heard: float
     numbers: dict[int, int] = field(default_factory=dict)
-    """The client's number by ours, of what has no verdict yet."""
+    """By the pool's number of a request: the client's number, of what has no verdict yet."""
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     """By the client's number, of what it has not confirmed."""
 
