@@ -218,6 +218,9 @@ class Verdict(_Frozen):
     """Wall time of the evaluation (in seconds)."""
     spent: Spent | None = None
     """None: not known."""
+    layers: tuple[str, ...] = ()
+    """Layers of confinement that held for its process: `namespaces`, `noexec` (no file can be made code), `landlock`,
+    `seccomp`, `pages` (the libraries cannot compute). Empty: it did not run."""
     machine: str = ""
     """Fingerprint of the machine and the toolchain."""
 

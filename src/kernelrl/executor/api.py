@@ -15,6 +15,10 @@ Distribution = Literal["normal", "uniform", "constant", "ties", "zeros", "negati
 """Value distributions beside the task's own (`executor/contest/distributions.py`)."""
 
 
+Layer = Literal["namespaces", "noexec", "landlock", "seccomp", "pages"]
+"""A layer of confinement (docs/executor.md)."""
+
+
 class Request(BaseModel):
     """One candidate against one task. `candidate` is None for a completion without a kernel: that is a verdict too."""
 
@@ -130,6 +134,8 @@ class ExecutorSettings(BaseModel):
     lock_file: str = DEFAULT_LOCK_FILE
     """File that the executors of this machine lock while they time: one at a time does."""
     verdict_cache: bool = True
+    allow_missing: tuple[Layer, ...] = ()
+    """Layers of confinement without which candidates may run where the machine does not offer them."""
     draws: str | None = None
     """Name of the inputs to draw again, which a verdict has; None: new ones for each group of requests."""
     seed: int = 0

@@ -16,6 +16,7 @@ import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import landlock
 
@@ -31,6 +32,9 @@ _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWPID = 0x20000000
 _CLONE_NEWNET = 0x40000000
 _CLONE_THREAD = 0x00010000
+_MS_BIND = 0x1000
+_SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOEXEC = 0x1, 0x8
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 
@@ -38,9 +42,9 @@ _PR_SET_NO_NEW_PRIVS = 38
 _DENIED = (
     "ptrace process_vm_readv process_vm_writev kcmp pidfd_open pidfd_getfd "
     "pidfd_send_signal socket socketpair connect bind listen accept accept4 bpf perf_event_open mount "
-    "umount2 pivot_root chroot unshare setns move_mount fsopen open_tree setsid setpgid keyctl add_key "
-    "request_key io_uring_setup io_uring_enter io_uring_register memfd_create shmget shmat msgget semget "
-    "mq_open userfaultfd personality sched_setaffinity sched_setscheduler sched_setattr setpriority "
+    "umount2 pivot_root chroot unshare setns move_mount mount_setattr fsopen fsmount open_tree setsid setpgid "
+    "keyctl add_key request_key io_uring_setup io_uring_enter io_uring_register memfd_create shmget shmat msgget "
+    "semget mq_open userfaultfd personality sched_setaffinity sched_setscheduler sched_setattr setpriority "
     "ioprio_set reboot swapon swapoff init_module finit_module kexec_load settimeofday clock_settime "
     "adjtimex clock_adjtime quotactl name_to_handle_at open_by_handle_at memfd_secret process_madvise "
     "set_mempolicy migrate_pages move_pages timer_create chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat "
@@ -49,10 +53,28 @@ _DENIED = (
 _CHILDREN = ("execve", "execveat", "fork", "vfork")
 _SIGNALS_BY_FILE = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902, 0x5452)}
 """F_SETOWN, F_SETSIG, F_SETOWN_EX; FIOSETOWN, SIOCSPGRP, FIOASYNC: they have the kernel signal other processes."""
+_PROT_WRITE, _PROT_EXEC, _MAP_ANONYMOUS = 0x2, 0x4, 0x20
 _TO_A_PROCESS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
 
-LAYERS = ("namespaces", "landlock", "seccomp")
+_RIGHTS_OF_FILES = (
+    landlock.FSAccess.EXECUTE
+    | landlock.FSAccess.READ_FILE
+    | landlock.FSAccess.WRITE_FILE
+    | landlock.FSAccess.TRUNCATE
+    | landlock.FSAccess.IOCTL_DEV
+)
+LAYERS = ("namespaces", "noexec", "landlock", "seccomp")
+"""Layers of confinement. Of these `noexec` is for candidates alone: no file can be mapped executable."""
+
+
+def explain_missing(layers: list[str]) -> str:
+    """What to tell a user whose machine lacks layers of confinement."""
+    names = ", ".join(layers)
+    return (
+        f"candidates would run without these layers of confinement: {names} (`kernelrl doctor` says why). "
+        f"On a machine that may be lost, executor.allow_missing=[{names}] lets them."
+    )
 
 
 _without_network = False
@@ -86,6 +108,7 @@ def confine(
     own_processes: bool = False,
     filtered: bool = True,
     cuda: bool = False,
+    modules: Path | None = None,
 ) -> list[str]:
     """Confine this process for good and say which layers hold.
 
@@ -98,6 +121,8 @@ def confine(
         filtered: filter system calls, and bound the scratch folder; what compilers do is too much for that.
         cuda: let it use NVIDIA's devices, whose driver reserves more addresses than any limit would grant: then what it
             writes to counts, instead of address space.
+        modules: for a candidate, the only folder whose files can be mapped executable from now on, and which it cannot
+            write to. Memory that is not executable now can never become so.
 
     Returns:
         Names of those `LAYERS` that hold.
@@ -105,12 +130,14 @@ def confine(
     layers = []
     if _enter_namespaces(scratch, limits.file_bytes if filtered else None, own_processes):
         layers.append("namespaces")
+        if modules is not None and _forbid_executable_files(modules):
+            layers.append("noexec")
     _set_limits(limits, resource.RLIMIT_DATA if cuda else resource.RLIMIT_AS, in_namespace="namespaces" in layers)
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _drop_capabilities()
     if _restrict_files(scratch, readable, may_exec, cuda):
         layers.append("landlock")
-    if filtered and _filter_system_calls(may_exec):
+    if filtered and _filter_system_calls(may_exec, sealed=modules is not None):
         layers.append("seccomp")
     return layers
 
@@ -143,6 +170,22 @@ def _enter_namespaces(scratch: Path, scratch_bytes: int | None, own_processes: b
         options = f"size={scratch_bytes},nr_inodes=1024,mode=0700".encode()
         _LIBC.mount(b"none", b"/", None, 0x44000, None)  # MS_REC | MS_PRIVATE: nothing leaks back
         _LIBC.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", 0x6, options)  # MS_NOSUID | MS_NODEV
+    return True
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_namespace")]
+
+
+def _forbid_executable_files(modules: Path) -> bool:
+    """Have the kernel map no file of any mount executable but those in one folder, which becomes read-only."""
+    _LIBC.mount(os.fsencode(modules), os.fsencode(modules), None, _MS_BIND, None)
+    forbid = _MountAttributes(set=_MOUNT_ATTR_NOEXEC)
+    allow = _MountAttributes(set=_MOUNT_ATTR_RDONLY, clear=_MOUNT_ATTR_NOEXEC)
+    for path, flags, attributes in ((b"/", _AT_RECURSIVE, forbid), (os.fsencode(modules), 0, allow)):
+        size = ctypes.sizeof(attributes)
+        if _LIBC.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, path, flags, ctypes.byref(attributes), size) != 0:
+            return False
     return True
 
 
@@ -190,7 +233,7 @@ def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool, cu
     try:
         rules = landlock.Ruleset()
         for path in (*system_paths(), *readable):
-            rules.allow(path, rules=read if os.path.isdir(path) else read & ~landlock.FSAccess.READ_DIR)
+            _allow(rules, path, read)
         rules.allow("/dev/null", rules=landlock.FSAccess.READ_FILE | landlock.FSAccess.WRITE_FILE)
         if cuda:
             drivers = (
@@ -202,9 +245,9 @@ def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool, cu
                 "/sys/class",
             )
             for path in filter(os.path.exists, drivers):
-                rules.allow(path, rules=read if os.path.isdir(path) else read & ~landlock.FSAccess.READ_DIR)
+                _allow(rules, path, read)
             for path in cuda_devices():
-                rules.allow(path)
+                _allow(rules, path, landlock.FSAccess.all())
         rules.allow(str(scratch))
         rules.apply()
     except (landlock.LandlockError, OSError):
@@ -212,7 +255,12 @@ def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool, cu
     return True
 
 
-def _filter_system_calls(may_exec: bool) -> bool:
+def _allow(rules: landlock.Ruleset, path: str, rights: landlock.FSAccess) -> None:
+    """Allow access below a path. The kernel refuses a rule that gives a file the rights of a folder."""
+    rules.allow(path, rules=rights if os.path.isdir(path) else rights & _RIGHTS_OF_FILES)
+
+
+def _filter_system_calls(may_exec: bool, sealed: bool) -> bool:
     if seccomp is None:
         return False
     try:
@@ -231,6 +279,8 @@ def _filter_system_calls(may_exec: bool) -> bool:
         rules.add_rule(denied, "tkill")
         rules.add_rule(denied, "prctl", seccomp.Arg(0, seccomp.EQ, _PR_SET_PDEATHSIG))  # it dies with its parent
         rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+        if sealed:
+            _forbid_executable_memory(rules, denied)
         if not may_exec:
             rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
         rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags are in memory: glibc falls back to clone
@@ -238,3 +288,15 @@ def _filter_system_calls(may_exec: bool) -> bool:
     except (RuntimeError, OSError):
         return False
     return True
+
+
+def _forbid_executable_memory(rules: Any, denied: Any) -> None:
+    """No memory becomes executable, but that of files that nobody can write to and nothing is written to."""
+    executable = seccomp.Arg(2, seccomp.MASKED_EQ, _PROT_EXEC, _PROT_EXEC)
+    writable = seccomp.Arg(2, seccomp.MASKED_EQ, _PROT_EXEC | _PROT_WRITE, _PROT_EXEC | _PROT_WRITE)
+    rules.add_rule(denied, "mmap", executable, seccomp.Arg(3, seccomp.MASKED_EQ, _MAP_ANONYMOUS, _MAP_ANONYMOUS))
+    rules.add_rule(denied, "mmap", writable)
+    rules.add_rule(denied, "mprotect", executable)
+    rules.add_rule(denied, "pkey_mprotect", executable)
+    rules.add_rule(denied, "mremap")  # it would let executable memory grow over the closed pages that follow it
+    rules.add_rule(denied, "remap_file_pages")

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
+import faulthandler
 import importlib
 import importlib.util
 import math
 import mmap
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -34,12 +37,21 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.confinement.sandbox import Limits, confine, tie_to_parent
 from kernelrl.executor.contest import allocator
 from kernelrl.executor.contest.call_region import CallRegion
+from kernelrl.executor.contest.closed_pages import (
+    Helper,
+    Plumbing,
+    all_inputs,
+    find_needed,
+    replay,
+    work_in_parallel,
+)
 from kernelrl.executor.contest.construction import Construction
 from kernelrl.executor.contest.drawing import Drawing
 from kernelrl.executor.contest.gpu import Gpu, library_share
 from kernelrl.executor.contest.launches import recorded_launches
 from kernelrl.executor.contest.rounding import Rounding
 from kernelrl.executor.legality.reading import read
+from kernelrl.executor.processes.note import Note, describe_operator
 
 MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
@@ -51,23 +63,28 @@ class ModelNew(nn.Module):
     def forward(self):
         return torch.empty(8).add_(1.0)
 """
+FIRST_FREE, MAX_FD = 4, 4096
+"""Descriptors from the first on are closed: below are the log and the socket."""
 FOLDERS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")
 """Environment variables that name the scratch folder."""
 
 
-def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
+def main(sock: socket.socket, log: int, note_fd: int, spec: dict[str, Any]) -> None:
     """Confine this process and serve the referee until it hangs up. Never returns normally.
 
     Args:
         sock: the referee's end is the only thing that this process is connected to.
         log: file that takes standard output and standard error.
-        spec: `scratch` (folder), `memory_bytes`, `file_bytes`, `threads`, `device` (`cpu` or `cuda`), `may_exec` for
-            what needs a compiler, as Triton does on a GPU, and `filtered` unless it is trusted text (see `confine`).
+        note_fd: memory that tells the referee what the process has died of.
+        spec: `scratch` (folder), `modules` (folder of what the builder makes for it), `helper` (file), `memory_bytes`,
+            `file_bytes`, `threads`, `device` (`cpu` or `cuda`), `may_exec` for what needs a compiler, as Triton does on
+            a GPU, `filtered` unless it is trusted text, and `sealed` for candidates (see `confine`).
     """
     tie_to_parent()
+    note, helper = Note(note_fd), Helper(spec["helper"])
     sock_fd = _keep_only(sock, log)
     sock = socket.socket(fileno=sock_fd)
-    scratch = Path(spec["scratch"])
+    scratch, modules = Path(spec["scratch"]), Path(spec["modules"])
     path, cuda = os.environ.get("PATH", os.defpath), spec["device"] == "cuda"
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     spin_count = os.environ["GOMP_SPINCOUNT"]
@@ -80,28 +97,45 @@ def main(sock: socket.socket, log: int, spec: dict[str, Any]) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
     elif not cuda:
         os.environ["TRITON_INTERPRET"] = "1"
-        _take_first_config()
+        _prepare_interpreter()
     # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
     os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), spin_count
     limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
-    layers = confine(scratch, limits, may_exec=spec["may_exec"], filtered=spec["filtered"], cuda=cuda)
+    layers = confine(
+        scratch,
+        limits,
+        (str(modules),),
+        may_exec=spec["may_exec"],
+        filtered=spec["filtered"],
+        cuda=cuda,
+        modules=modules if spec["sealed"] else None,
+    )
     torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
     os.chdir(scratch)
-    served = _Contestant(sock, scratch, Gpu() if cuda else None)
+    served = _Contestant(sock, scratch, Gpu() if cuda else None, note, helper)
     with torch.no_grad():
         served.rehearse()
+        if spec["sealed"]:
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # instead of a handler of tvm-ffi's
+            faulthandler.enable(all_threads=False)  # the log says in which line a process dies
+            helper.report_faults(note.address)
         wire.send(sock, {"ready": layers, "settings": _read_settings()})
         served.serve()
 
 
-def _take_first_config() -> None:
-    """Triton's autotuner times configs on a GPU; in its interpreter there is nothing to time, and the first serves."""
+def _prepare_interpreter() -> None:
+    """Leave out what Triton does for a GPU: timing configs, of which the first serves, and copying what it changed."""
     from triton.runtime.autotuner import Autotuner
+    from triton.runtime.interpreter import GridExecutor
 
     def all_alike(self: Autotuner, *args: Any, config: Any, **meta: Any) -> list[float]:
         return [1.0, 1.0, 1.0]
 
+    def nothing_to_restore(self: GridExecutor, *arguments: Any) -> None:
+        """The interpreter works in the arguments' own memory where that is the CPU's."""
+
     Autotuner._bench = all_alike
+    GridExecutor._restore_args_dev = nothing_to_restore
 
 
 def _keep_only(sock: socket.socket, log: int) -> int:
@@ -113,16 +147,17 @@ def _keep_only(sock: socket.socket, log: int) -> int:
     os.dup2(log, 2)
     if sock_fd != 3:
         os.dup2(sock_fd, 3)
-    os.closerange(4, 4096)
-    return 3
+    os.closerange(FIRST_FREE, MAX_FD)
+    return FIRST_FREE - 1
 
 
 class _Contestant:
-    def __init__(self, sock: socket.socket, scratch: Path, gpu: Gpu | None):
+    def __init__(self, sock: socket.socket, scratch: Path, gpu: Gpu | None, note: Note, helper: Helper):
         self.sock = sock
         self.scratch = scratch
         self.gpu = gpu
-        self.num_builds = 0
+        self.note = note
+        self.helper = helper
         self.model: Any
         self.region: CallRegion | None = None
         self.held: list[list[torch.Tensor]] = []  # what the last two answers describe
@@ -222,6 +257,7 @@ class _Contestant:
             self.inputs = self.gpu.inputs
             return {"attached": [self.inputs.data_ptr()]}
         self.region = CallRegion(fds[1], sizes[1])
+        os.closerange(FIRST_FREE, MAX_FD)  # mappings hold on to descriptors of memory that could be mapped executable
         return {"attached": [self.inputs.data_ptr(), self.region.address]}
 
     def do_arrange(self, form: Any, tensors: list[dict[str, Any]]) -> dict[str, Any]:
@@ -271,12 +307,13 @@ class _Contestant:
         return reply | seen
 
     def _recorded_call(self, seen: dict[str, Any], profiled: bool) -> Any:
-        with OperatorRecord() as record, recorded_launches() as launches:
+        self.note.clear()
+        with OperatorRecord(self.note) as record, recorded_launches() as launches:
             share: float | None = None
             if self.gpu is None:
                 started = time.perf_counter()
                 outputs = self.model(*self.args)
-                share = record.seconds / (time.perf_counter() - started)
+                share = record.seconds / (time.perf_counter() - started - record.noting_seconds)
             elif profiled:
                 outputs, share = library_share(lambda: self.model(*self.args))
             else:
@@ -352,7 +389,8 @@ class _Contestant:
         tensors = [] if model is None else [*model.parameters(), *model.buffers()]
         state: dict[str, Any] = {"parameters": 0}
         for tensor in tensors:
-            memory: Any = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+            storage = tensor.untyped_storage().cpu()  # a tensor's own copy would be code of the library's
+            memory = (ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())
             state["parameters"] = zlib.crc32(memory, state["parameters"])
         random_states = [torch.get_rng_state()] + ([] if self.gpu is None else [torch.cuda.get_rng_state()])
         state["random numbers"] = [zlib.crc32(each.numpy().tobytes()) for each in random_states]
@@ -364,33 +402,62 @@ class _Contestant:
         self.held = [*self.held[-1:], tensors]
         return {"done": form, "tensors": [wire.describe(tensor) for tensor in tensors]}
 
+    def do_close(self, ranges: list[list[int]]) -> dict[str, Any]:
+        """Close code of libraries, see `closed_library`."""
+        return {"failures": self.helper.close(ranges)}
+
+    def do_find_pages(self, ranges: list[list[int]], operators: list[dict[str, Any]], copies: bool) -> dict[str, Any]:
+        """Addresses of the pages in these ranges that some operators need; without any, all that is allowed."""
+        self.model = Plumbing(copies, all_inputs())
+
+        def work() -> None:
+            if operators:
+                replay(operators)
+                with OperatorRecord(self.note):
+                    replay(operators)
+                return
+            self.do_arrange({"tuple": []}, [])
+            self.do_run(recorded=True)
+            self.do_run()
+            work_in_parallel(copies)
+            self.model = Plumbing(copies, inputs=[])
+            self.do_run(recorded=True)
+            self.do_null()
+            self.do_state()
+
+        return {"pages": find_needed(self.helper, ranges, work)}
+
     def _build(self, unit: dict[str, Any]) -> Path:
         """Have the builder compile one native module."""
         wire.send(self.sock, {"build": unit})
-        reply, fds = wire.receive(self.sock, max_fds=1)
+        reply, _ = wire.receive(self.sock)
         if not reply["ok"]:
             raise RuntimeError(f"build of {unit['name']!r} failed:\n{reply['log']}")
-        self.num_builds += 1
-        folder = self.scratch / f"build{self.num_builds}"
-        folder.mkdir()
-        path = folder / f"{unit['name']}.so"
-        with open(fds[0], "rb") as built:
-            path.write_bytes(built.read())
-        return path
+        return Path(reply["path"])
 
 
 class OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operators that reach PyTorch's dispatcher, and the time spent in those that compute."""
+    """Counts the operators that reach PyTorch's dispatcher, and the time spent in those that compute.
 
-    def __init__(self) -> None:
+    Args:
+        note: takes each operator before it runs, for a process that dies of it.
+    """
+
+    def __init__(self, note: Note) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
+        self.noting_seconds = 0.0
+        self.note = note
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        noting = time.perf_counter()
+        self.note.begin(describe_operator(func, args, kwargs or {}))
         started = time.perf_counter()
         result = func(*args, **(kwargs or {}))
-        self.seconds += time.perf_counter() - started
+        ended = time.perf_counter()
+        self.seconds += ended - started
+        self.noting_seconds += started - noting
         self.counts[func._schema.name] += 1
         return result
 

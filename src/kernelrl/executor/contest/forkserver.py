@@ -6,6 +6,7 @@ must stay single-threaded and must never run a parallel region: threads do not s
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import math
@@ -24,6 +25,7 @@ if __name__ == "__main__":
 
 from kernelrl.executor import wire  # noqa: E402
 from kernelrl.executor.contest import contestant  # noqa: E402
+from kernelrl.executor.processes.note import Note  # noqa: E402
 
 COLLAPSE_AT = 16
 """The fork before which this process's memory is put into huge pages.
@@ -31,6 +33,8 @@ COLLAPSE_AT = 16
 A fork copies the table of every page and an exit drops it; with one entry for 512 of them both take half the time. But
 it takes a third of a second, too long for an executor that judges a candidate or two.
 """
+RUNTIME_OF_MODULES = ("libgomp.so.1", "libmvec.so.1", "libatomic.so.1")
+"""Libraries that compiled modules need; a candidate's process cannot load any that is not loaded already."""
 _HUGE_PAGE = 2 << 20
 _MADV_COLLAPSE = 25
 _LIBC = ctypes.CDLL(None)
@@ -58,7 +62,7 @@ def main(control: socket.socket) -> None:
                 wire.send(control, {"exited": pid, "status": os.waitpid(pid, 0)[1]})
         if any(key.data is None for key in readable):
             try:
-                request, fds = wire.receive(control, max_fds=2)
+                request, fds = wire.receive(control, max_fds=3)
             except wire.WireError:
                 os._exit(0)
             token = request.pop("spawn")
@@ -84,8 +88,11 @@ def _warm_up() -> None:
 
         programs.install()
     system_paths()  # found once for all that are forked
-    with contestant.OperatorRecord():  # so does this one's
+    with contestant.OperatorRecord(Note()):  # so does this one's
         torch.empty(1).view(1)
+    for library in RUNTIME_OF_MODULES:
+        with contextlib.suppress(OSError):  # it is not on every machine
+            ctypes.CDLL(library)
 
 
 def _collapse_memory() -> None:
@@ -106,7 +113,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         gc.enable()
         match request.pop("kind"):
             case "contestant":
-                contestant.main(socket.socket(fileno=fds[0]), fds[1], request)
+                contestant.main(socket.socket(fileno=fds[0]), fds[1], fds[2], request)
             case "compiler":
                 _compile(fds[0], **request)
     except BaseException as error:

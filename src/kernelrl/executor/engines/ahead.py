@@ -86,5 +86,5 @@ def _serve_builds(
         found.builds.append(built)
         if built.path is None or built.foul:
             return
-        with open(built.path, "rb") as file:
-            process.reply({"ok": True, "log": ""}, fds=(file.fileno(),))
+        path = process.offer_module(built.path, unit["name"])
+        process.reply({"ok": True, "log": "", "path": str(path)})

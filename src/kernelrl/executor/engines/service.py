@@ -47,9 +47,11 @@ from kernelrl.executor.building.builder import Builder  # noqa: E402
 from kernelrl.executor.building.pruning import CacheLimits  # noqa: E402
 from kernelrl.executor.confinement import sandbox  # noqa: E402
 from kernelrl.executor.engines.ahead import build_ahead  # noqa: E402
-from kernelrl.executor.judging.referee import judge  # noqa: E402
+from kernelrl.executor.judging.referee import PageLearnt, judge  # noqa: E402
 from kernelrl.executor.judging.reference import Reference  # noqa: E402
+from kernelrl.executor.processes.closed_library import ClosedLibrary  # noqa: E402
 from kernelrl.executor.processes.cores import Cores  # noqa: E402
+from kernelrl.executor.processes.helpers import compiled_helper  # noqa: E402
 from kernelrl.executor.processes.process import ForkServer, Needs, Process  # noqa: E402
 from kernelrl.task import Task  # noqa: E402
 from kernelrl.verdict import Verdict  # noqa: E402
@@ -58,6 +60,8 @@ RENEWED_AFTER_S = 2.0
 """A reference that nobody has used for so long (in seconds) serves another group, which gets other inputs."""
 REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
+MAX_LESSONS = 8
+"""How often a candidate is judged again because it needed a page of the library that was closed by mistake."""
 REQUEST_BYTES = 1 << 30
 """Length of the longest request: its sender is trusted, and a candidate that is too long is told so."""
 COMPILED_MB = 256
@@ -183,6 +187,7 @@ class Service:
         own = own_folder(self.cache)
         self.on_gpu = settings.device == "cuda"
         self.scratch = _scratch(own / "scratch")
+        self.helper = str(compiled_helper(self.cache, "closed_pages"))
         self.forkserver = ForkServer(warming, on_death=lambda: os._exit(1))  # the client starts another service
         self.cores = Cores(self.workers, self.on_gpu, settings.lock_file)
         arch = machine.gpu_arch() if self.on_gpu else None
@@ -193,10 +198,9 @@ class Service:
         self.references = References(self._reference, self.cores)
         self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=settings.verdict_cache_mb << 20)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
+        self.library = ClosedLibrary(self.cache, lambda: self._fork("library"), self.on_gpu, settings.allow_missing)
+        self._fork().close()  # what this machine does not offer is known before the first candidate
         self.spares = Spares(self._fork, 2 if self.on_gpu else self.workers)
-        with self._start() as probe:
-            if missing := [layer for layer in sandbox.LAYERS if layer not in probe.layers]:
-                print(f"kernelrl: candidates run without {', '.join(missing)} on this machine", file=sys.stderr)
 
     def verdict(self, request: Request) -> Verdict:
         """Judge one request, or recall it. Never raises: whatever is not the candidate's fault is `infrastructure`."""
@@ -227,8 +231,13 @@ class Service:
 
     def _judge(self, request: Request) -> Verdict:
         with self.references.of(request.task) as reference:
-            found = judge(request, self.settings, reference, self._start, self.builder, self.cores)
-        return found.model_copy(update={"machine": machine.fingerprint()})
+            for _ in range(MAX_LESSONS):
+                with contextlib.suppress(PageLearnt):
+                    found = judge(
+                        request, self.settings, reference, self._start, self.builder, self.library, self.cores
+                    )
+                    return found.model_copy(update={"machine": machine.fingerprint()})
+        raise InfrastructureError(f"allowed operators needed {MAX_LESSONS} times other pages of the library")
 
     def _start(self, needs: Needs = "nothing") -> Process:
         """A process for a candidate or a reference: one that waits, or a new one."""
@@ -239,13 +248,21 @@ class Service:
         spec = {
             "device": self.settings.device,
             "memory_bytes": self.settings.memory_mb << (20 if self.on_gpu else 21),  # as much again to make outputs in
-            "file_bytes": (self.settings.output_mb if needs == "nothing" else COMPILED_MB) << 20,
+            "file_bytes": (COMPILED_MB if needs in ("jit", "compiler") else self.settings.output_mb) << 20,
             "threads": self.threads,
-            "may_exec": needs != "nothing",
+            "may_exec": needs in ("jit", "compiler"),
             "filtered": needs != "compiler",
+            "sealed": needs == "nothing" and not self.on_gpu,
+            "helper": self.helper,
         }
         with self.cores.working():
-            return Process(self.forkserver, spec, self.scratch)
+            process = Process(self.forkserver, spec, self.scratch)
+        needed = {"namespaces", "landlock"} | ({"seccomp"} if spec["filtered"] else set())
+        needed |= {"noexec"} if spec["sealed"] else set()
+        if missing := sorted(needed - {*process.layers, *self.settings.allow_missing}):
+            process.close()
+            raise InfrastructureError(sandbox.explain_missing(missing))
+        return process
 
     def _reference(self, task: Task) -> Reference:
         task.check_source()

@@ -65,6 +65,8 @@ class Findings:
     operators: dict[str, int] | None = None
     coverage: float | None = None
     memory: Memory | None = None
+    layers: list[str] = field(default_factory=list)
+    """Of the confinement of its process, see `Verdict.layers`."""
     construction: Construction | None = None
     draws: str | None = None
     parameters: ParameterSource | None = None
@@ -217,6 +219,7 @@ class Findings:
             construction=self.construction,
             parameters=self.parameters,
             operators=self.operators,
+            layers=tuple(self.layers),
             build=build,
             gpu_builds=tuple(self.gpu_builds),
             feedback=shorten(feedback.strip()),

@@ -26,12 +26,14 @@ from kernelrl.executor.judging.reference import Reference
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality.operators import library_operators
 from kernelrl.executor.legality.reading import READING_S
+from kernelrl.executor.processes.closed_library import Allowed, Closed, ClosedLibrary, LibraryStaysOpen
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.process import (
     CANDIDATE_MESSAGE_BYTES,
     ForgedMessage,
     Needs,
     Process,
+    ProcessDied,
     ProcessFailure,
     ProcessTimeout,
     nothing,
@@ -61,12 +63,17 @@ class _Ended(Exception):
         self.feedback = feedback
 
 
+class PageLearnt(Exception):
+    """A candidate died on code that an allowed operator needs, and that is open from now on."""
+
+
 def judge(
     request: Request,
     settings: ExecutorSettings,
     reference: Callable[[], Reference],
     start: Callable[[Needs], Process],
     builder: Builder,
+    library: ClosedLibrary,
     cores: Cores,
 ) -> Verdict:
     """Judge one candidate.
@@ -77,11 +84,13 @@ def judge(
         reference: gives the task's reference; called when the static rules have passed.
         start: starts a contestant process.
         builder: builds what the candidate asks for.
+        library: closes the libraries' code in the contestant's process.
         cores: candidates are loaded, built and checked side by side; while one is timed nothing else runs.
 
     Raises:
         TaskError: the reference does not run.
         InfrastructureError: the machine failed.
+        PageLearnt: the judgement must be made again.
     """
     started = time.monotonic()
     cores.clock.restart()
@@ -89,16 +98,17 @@ def judge(
     try:
         candidate = _candidate_of(request, found)
         source = candidate.source
-        jit = request.dialect == "triton" and settings.device == "cuda"
-        process = start("jit" if jit else "nothing")
+        process = start(_needs(request.dialect, settings.device))
         process.max_message_bytes = CANDIDATE_MESSAGE_BYTES
+        found.layers = process.layers
         try:
             with cores.preparing():
                 _read(candidate, process, settings, cores, found)
             ours = reference()
-            contestant = _Contestant(process, ours, settings, cores, found, request.dialect)
+            contestant = _Contestant(process, ours, settings, cores, found, request.dialect, library)
             with cores.preparing(), cores.on_device():
                 contestant.load(source, builder)
+                contestant.close_library()
                 contestant.run_trials(source, builder)
             interpreted = request.dialect == "triton" and settings.device == "cpu"
             if settings.timing and not interpreted:
@@ -106,7 +116,7 @@ def judge(
                 contestant.time_pairs()
             with cores.on_device():
                 contestant.check_state()
-        except (_Ended, TaskError, InfrastructureError):
+        except (_Ended, PageLearnt, TaskError, InfrastructureError):
             raise
         except Exception as error:
             raise _blame(error, process, found) from error
@@ -119,6 +129,13 @@ def judge(
     except _Ended as end:
         status, feedback = end.status, shorten(end.feedback)
     return found.verdict(request, settings, status, feedback, time.monotonic() - started, cores.clock.spent())
+
+
+def _needs(dialect: str, device: str) -> Needs:
+    """What the process of a candidate may use."""
+    if dialect == "triton" and device == "cuda":
+        return "jit"
+    return "library" if dialect == "python" else "nothing"
 
 
 def _candidate_of(request: Request, found: Findings) -> Candidate:
@@ -161,6 +178,7 @@ class _Contestant:
         cores: says when it may run.
         found: takes what is found out.
         dialect: of the candidate. In `python`, operators of PyTorch that compute are no violation.
+        library: closes the libraries' code in the process.
     """
 
     def __init__(
@@ -171,6 +189,7 @@ class _Contestant:
         cores: Cores,
         found: Findings,
         dialect: str,
+        library: ClosedLibrary,
     ):
         self.process = process
         self.ours = ours
@@ -178,6 +197,9 @@ class _Contestant:
         self.cores = cores
         self.found = found
         self.library_is_foul = dialect != "python"
+        self.library = library
+        self.interpreted = dialect == "triton" and settings.device == "cpu"
+        self.closed: Closed | None = None
         self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
         self.arena = Arena(ours.arena_bytes, settings)
         self.measures_memory = settings.device == "cpu" and dialect != "triton"
@@ -240,8 +262,8 @@ class _Contestant:
         if built.path is None:
             self.process.reply({"ok": False, "log": built.log})
         else:
-            with open(built.path, "rb") as file:
-                self.process.reply({"ok": True, "log": ""}, fds=(file.fileno(),))
+            path = self.process.offer_module(built.path, unit["name"])
+            self.process.reply({"ok": True, "log": "", "path": str(path)})
 
     def _compile_only(self, unit: dict[str, Any], builder: Builder) -> None:
         """CUDA without a GPU: that it compiles is all that can be found out."""
@@ -252,6 +274,19 @@ class _Contestant:
         self.found.gpu_builds = [GpuBuild(**kernel) for kernel in kernels]
         self.found.stage = "compiled"
         raise _Ended("not_run", f"Compiled for {arch} and not run: there is no GPU here.")
+
+    def close_library(self) -> None:
+        """Close the libraries' code, before any input is there: `__init__` may compute with its parameters."""
+        if not self.library_is_foul or "pages" in self.settings.allow_missing:
+            return
+        allowed: Allowed = "views" if self.ours.only_moves else "copies"
+        try:
+            self.closed = self.library.close(self.process, allowed, self.interpreted)
+        except LibraryStaysOpen as error:
+            raise self._foul("library_call", str(error)) from None
+        except ProcessFailure as error:
+            raise self._broke_off(error, "after it was loaded") from None
+        self.found.layers = [*self.process.layers, "pages"]
 
     def run_trials(self, source: str, builder: Builder) -> None:
         """Check outputs on fresh inputs, with a record of the library operators that run.
@@ -352,13 +387,12 @@ class _Contestant:
 
     def _call(self, case: Case, question: dict[str, Any], meanwhile: Callable[[], None]) -> dict[str, Any]:
         """One call of `forward` that is not timed."""
-        timeout = self.settings.run_timeout_s
         try:
             self.arena.arrange(case.shape.layout, self._ask)
             self.arena.put(case.image, self._ask)
             return self._ask(question, meanwhile)
         except ProcessFailure as error:
-            raise _broke_off(error, "while it ran", timeout, self.found) from None
+            raise self._broke_off(error, "while it ran") from None
         except ValueError as error:
             raise self._foul("forged_message", str(error)) from None
 
@@ -477,7 +511,7 @@ class _Contestant:
         try:
             answered = time_call(self.process, self.arena, case, self.settings, recorded)
         except ProcessFailure as error:
-            raise _broke_off(error, "while it was timed", self.settings.run_timeout_s, self.found) from None
+            raise self._broke_off(error, "while it was timed") from None
         except ValueError as error:
             raise self._foul("forged_message", str(error)) from None
         if self.settings.device == "cuda" and self.process.has_children():
@@ -489,7 +523,7 @@ class _Contestant:
         try:
             after = self._read_state()
         except ProcessFailure as error:
-            raise _broke_off(error, "after it ran", self.settings.run_timeout_s, self.found) from None
+            raise self._broke_off(error, "after it ran") from None
         changed = [name for name, value in self.state.items() if after.get(name) != value]
         for name in changed:
             if name in self.ours.changes_state:
@@ -519,7 +553,7 @@ class _Contestant:
         try:
             readable = _as_list(self.arena.outputs(reply, self._ask))
         except ProcessFailure as error:
-            raise _broke_off(error, "after it ran", self.settings.run_timeout_s, self.found) from None
+            raise self._broke_off(error, "after it ran") from None
         outputs, errors = self._read(case, reply.get("done"), described, readable, trial)
         found.errors.extend(errors)
         self._check_inputs(case, trial)
@@ -601,6 +635,16 @@ class _Contestant:
             if error is not None:
                 errors.append(error)
         return outputs, errors
+
+    def _broke_off(self, error: ProcessFailure, when: str) -> _Ended:
+        """The end of a judgement whose process failed after it was loaded."""
+        if isinstance(error, ProcessDied) and self.closed and (seen := self.library.explain(self.process, self.closed)):
+            if self.library.learn(self.process, self.closed):
+                raise PageLearnt
+            evidence, line = seen
+            self.found.violations.append(Violation(rule="library_operator", evidence=evidence, line=line))
+            return _Ended("illegal", f"The library was to do the work of the kernel: {evidence}.")
+        return _broke_off(error, when, self.settings.run_timeout_s, self.found)
 
     def _foul(self, rule: str, evidence: str) -> _Ended:
         self.found.violations.append(Violation(rule=rule, evidence=evidence))

@@ -21,6 +21,7 @@ from kernelrl.executor.judging.arena import Arena, Case, Shape, overlapping, spa
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.parameters import Parameters
 from kernelrl.executor.judging.timing import time_call
+from kernelrl.executor.legality.operators import only_moves
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.process import Process, ProcessFailure
 from kernelrl.task import Task
@@ -78,7 +79,7 @@ class Reference:
         self._constructed = 0
         self.has_parameters = self.parameters_vary = False
         self._loose: list[bool] = []
-        self.process = start()
+        self.process = start("library")
         try:
             self._load()
         except BaseException:
@@ -176,6 +177,7 @@ class Reference:
         inputs = [view(image, place) for place in self.shapes[0].layout["tensors"]]
         indices = [own for own in self._outputs(native) if not own.is_floating_point()]
         self.sorts = self.unstable and all(compare.Indexed.find(own, inputs) for own in indices)
+        self.only_moves = only_moves(native["operators"].keys())
         self.returns_input = any(self.arena.owns(described["pointer"]) for described in native["tensors"])
         before = self._ask({"do": "state"})["state"]
         again = self._ask({"do": "run"})
@@ -367,7 +369,7 @@ class Reference:
             case = self.case(Draw(0, parameters=number))
             assert case is not None
             arena = Arena(self.arena_bytes, self.settings)
-            with self._start() as process:
+            with self._start("library") as process:
 
                 def ask(message: dict[str, Any], fds: tuple[int, ...] = ()) -> dict[str, Any]:
                     return self._ask(message, process=process, fds=fds)

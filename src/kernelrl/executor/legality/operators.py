@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
-PLUMBING = frozenset(
+ALLOCATION_AND_VIEWS = frozenset(
     f"aten::{name}"
     for name in (
         # allocation
@@ -13,8 +13,23 @@ PLUMBING = frozenset(
         # views
         "view reshape _unsafe_view _reshape_alias expand permute transpose t squeeze unsqueeze slice select as_strided "
         "detach alias unbind split split_with_sizes narrow view_as_real view_as_complex diagonal unfold "
-        # plain copies and conversions
-        "clone contiguous copy_ _to_copy item _local_scalar_dense"
+        # single elements
+        "item _local_scalar_dense"
+    ).split()
+)
+COPIES = frozenset(f"aten::{name}" for name in "clone contiguous copy_ _to_copy".split())
+"""Plain copies and conversions: plumbing around a computation, and the work itself where data is only moved."""
+PLUMBING = ALLOCATION_AND_VIEWS | COPIES
+
+_MOVES = PLUMBING | frozenset(
+    f"aten::{name}"
+    for name in (
+        "cat stack repeat repeat_interleave tile roll flip rot90 index index_select gather take take_along_dim scatter "
+        "index_put index_put_ index_copy masked_select masked_fill masked_fill_ where tril triu diag diag_embed "
+        "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
+        "replication_pad3d im2col pixel_shuffle pixel_unshuffle channel_shuffle unfold_copy as_strided_copy view_copy "
+        "_to_dense one_hot arange eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan isinf "
+        "upsample_nearest1d upsample_nearest2d upsample_nearest3d lift_fresh_copy"
     ).split()
 )
 
@@ -22,3 +37,8 @@ PLUMBING = frozenset(
 def library_operators(names: Iterable[str]) -> list[str]:
     """The operators among `names` that compute, which is the kernel's own work."""
     return [name for name in names if name not in PLUMBING]
+
+
+def only_moves(names: Set[str]) -> bool:
+    """Whether operators only move, convert or compare data, so that copies are the work and no plumbing."""
+    return names <= _MOVES

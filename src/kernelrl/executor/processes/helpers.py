@@ -9,19 +9,19 @@ import tempfile
 from pathlib import Path
 
 
-def allocator_library(cache: Path) -> Path:
-    """The compiled allocator, to be preloaded by the forkserver: made once for this text and compiler.
+def compiled_helper(cache: Path, name: str) -> Path:
+    """The compiled `contest/<name>.c`: made once for this text and compiler, in a folder that holds nothing else.
 
     Raises:
         FileNotFoundError: there is no C compiler.
         subprocess.CalledProcessError: it does not compile.
     """
-    source = Path(__file__).parents[1] / "contest" / "call_memory.c"
+    source = Path(__file__).parents[1] / "contest" / f"{name}.c"
     compiler = next((path for name in ("gcc", "cc", "g++") if (path := shutil.which(name))), None)
     if compiler is None:
         raise FileNotFoundError("no C compiler: g++ is not on PATH; apt-get install g++")
     key = hashlib.sha256(source.read_bytes() + compiler.encode()).hexdigest()[:16]
-    built = cache / "helpers" / f"call_memory-{key}.so"
+    built = cache.resolve() / "helpers" / f"{name}-{key}.so"
     if not built.exists():
         built.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=built.parent) as folder:

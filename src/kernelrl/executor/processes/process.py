@@ -27,12 +27,13 @@ import torch
 
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import wire
+from kernelrl.executor.processes.note import Note
 from kernelrl.executor.processes.patience import OutOfPatience, Patience, never_paused
 from kernelrl.executor.processes.warming import Warming
 
-Needs = Literal["nothing", "jit", "compiler"]
-"""What a contestant may start: no program; Triton's assembler and C compiler, under the filter of system calls; or
-whatever `torch.compile` does for a trusted text."""
+Needs = Literal["nothing", "library", "jit", "compiler"]
+"""What a contestant may use: nothing but its own code; the libraries, which references compute with; Triton's assembler
+and C compiler, under the filter of system calls; or whatever `torch.compile` starts for a trusted text."""
 
 STARTING_S = 600.0
 """Time for the forkserver to start, and for it to fork (in seconds)."""
@@ -181,10 +182,22 @@ class Process:
         self._scratch = tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True)
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self.max_message_bytes = wire.MAX_MESSAGE_BYTES
+        self.note = Note()
+        self.modules = Path(self._scratch.name) / "modules"
+        self.helper: str = spec["helper"]
+        self._num_modules = 0
+        folders = {"scratch": f"{self._scratch.name}/scratch", "modules": str(self.modules)}
+        for folder in folders.values():
+            os.mkdir(folder)
         self.sock, theirs = socket.socketpair()
-        with theirs:
-            request = spec | {"kind": "contestant", "scratch": self._scratch.name}
-            self.pid = forkserver.spawn(request, (theirs.fileno(), self._log.fileno()))
+        # a candidate that could read its log could execute what it has written there
+        log = os.open(f"/proc/self/fd/{self._log.fileno()}", os.O_WRONLY | os.O_APPEND)
+        try:
+            with theirs:
+                request = spec | {"kind": "contestant"} | folders
+                self.pid = forkserver.spawn(request, (theirs.fileno(), log, self.note.fd))
+        finally:
+            os.close(log)
         self._pidfd = os.pidfd_open(self.pid)
         self._stat = os.open(f"/proc/{self.pid}/stat", os.O_RDONLY)
         self._frozen = False
@@ -224,7 +237,16 @@ class Process:
         self._pidfd = -1
         self._forkserver.wait(self.pid, timeout=5)
         self._log.close()
+        self.note.close()
         self._scratch.cleanup()
+
+    def offer_module(self, built: Path, name: str) -> Path:
+        """Let the process load a native module, which lies where it cannot write. Returns the path."""
+        self._num_modules += 1
+        path = self.modules / str(self._num_modules) / f"{name}.so"
+        path.parent.mkdir()
+        os.link(built, path)
+        return path
 
     def log_tail(self, num_bytes: int = 2000) -> str:
         """The end of what it printed."""

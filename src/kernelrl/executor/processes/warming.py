@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelrl.executor.api import ExecutorSettings
-from kernelrl.executor.processes.helpers import allocator_library
+from kernelrl.executor.processes.helpers import compiled_helper
 from kernelrl.executor.quota import num_cores
 
 SPIN_COUNT = "1000"
@@ -60,5 +60,5 @@ def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": device}
     else:
         environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-        environment["LD_PRELOAD"] = str(allocator_library(Path(settings.cache_dir).expanduser()))
+        environment["LD_PRELOAD"] = str(compiled_helper(Path(settings.cache_dir).expanduser(), "call_memory"))
     return environment

@@ -1,0 +1,287 @@
+"""What a contestant's process does about closed pages of library code (`closed_pages.c`).
+
+It closes those that the referee names, and says which one it dies of. A process of the executor's own finds which pages
+must stay open: it closes all of them, does whatever candidates may do, and opens each page that is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import tvm_ffi
+from torch import nn
+
+from kernelrl.executor.processes.note import argument_of
+
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
+SIZES = (3, 40)
+"""Edges of matrices: fewer elements than a vector register holds, and many more."""
+PARALLEL = 200
+"""Edge of a matrix that is large enough for all threads to work on it (at 32,768 elements)."""
+
+
+class Helper:
+    """The compiled `closed_pages.c`, loaded into this process."""
+
+    def __init__(self, path: str):
+        self._library = ctypes.CDLL(path)
+        self._library.opened_pages.restype = ctypes.POINTER(ctypes.c_uint64)
+
+    def close(self, ranges: list[list[int]]) -> int:
+        """Close ranges of addresses, each a start and a length. Returns how many could not be closed."""
+        numbers = [number for pair in ranges for number in pair]
+        failed: int = self._library.close_ranges((ctypes.c_uint64 * len(numbers))(*numbers), len(ranges))
+        return failed
+
+    def report_faults(self, address: int) -> None:
+        """Write the address of closed code that this process dies of to a place in memory."""
+        self._library.report_faults(ctypes.c_void_p(address))
+
+    def open_what_is_needed(self) -> None:
+        """From now on open a closed page when an instruction on it is needed."""
+        self._library.open_what_is_needed()
+
+    def opened(self) -> list[int]:
+        """Addresses of the pages that were opened."""
+        count = ctypes.c_int()
+        pages = self._library.opened_pages(ctypes.byref(count))
+        return pages[: count.value]  # type: ignore[no-any-return]  # of a pointer: a list
+
+
+def find_needed(helper: Helper, ranges: list[list[int]], work: Callable[[], None]) -> list[int]:
+    """Addresses of the closed pages that some work needs. They are open in this process from then on."""
+    helper.open_what_is_needed()
+    helper.close(ranges)
+    work()
+    return helper.opened()
+
+
+class Plumbing(nn.Module):
+    """Does all that a candidate may do around its own kernels.
+
+    Args:
+        copies: include copies and conversions, which are the work itself where a task only moves data.
+        inputs: tensors to do it with.
+    """
+
+    def __init__(self, copies: bool, inputs: list[torch.Tensor]):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(5, 7))
+        self.linear = nn.Linear(3, 4)
+        self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
+        self.copies = copies
+        self.inputs = inputs
+        self.echo = tvm_ffi.convert(lambda *values: values[0])
+
+    def forward(self, *arguments: torch.Tensor) -> list[torch.Tensor]:
+        for tensor in self.inputs:
+            _allocate(tensor)
+            _view(tensor)
+            _fill(tensor)
+            self.echo(tensor, 1, 2.0, "text", None)
+            if self.copies:
+                _copy(tensor)
+        for mistake in _mistakes(self.copies):
+            with contextlib.suppress(Exception):
+                mistake()
+        return [torch.empty(3, 4), torch.zeros(()), torch.empty(0, 2), *arguments]
+
+
+def all_inputs() -> list[torch.Tensor]:
+    """Tensors of every dtype and layout."""
+    return [tensor for size in SIZES for dtype in DTYPES for tensor in _layouts(dtype, size)]
+
+
+def _layouts(dtype: torch.dtype, size: int) -> Iterator[torch.Tensor]:
+    base = torch.zeros(4, size, size, dtype=dtype)
+    yield base
+    yield base.transpose(1, 2)
+    yield base[:, ::2, ::2]
+    yield base[:1].expand(4, size, size)
+    yield torch.zeros(2, 3, size, size, dtype=dtype).to(memory_format=torch.channels_last)
+    yield torch.zeros((), dtype=dtype)
+    yield torch.zeros(0, 3, dtype=dtype)
+
+
+def _allocate(x: Any) -> None:
+    torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    torch.empty(3, 4)
+    torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
+    torch.empty_like(x)
+    torch.empty_like(x, dtype=torch.float32, memory_format=torch.contiguous_format)
+    torch.zeros(x.shape, dtype=x.dtype)
+    torch.zeros_like(x)
+    torch.ones(x.shape, dtype=x.dtype)
+    torch.ones_like(x)
+    torch.full(x.shape, 1, dtype=x.dtype)
+    torch.full((2, 2), float("-inf"))
+    torch.full_like(x, 1)
+    torch.scalar_tensor(1.0, dtype=x.dtype)
+    torch.tensor([1, 0], dtype=x.dtype)
+    torch.tensor(1.5)
+    x.new_empty((3, 4))
+    x.new_zeros(3)
+    x.new_ones((2, 3))
+    x.new_full((2,), 1)
+    x.new_empty_strided((2, 3), (3, 1))
+
+
+def _view(x: Any) -> None:
+    x.detach().data.requires_grad_(False)
+    x.as_strided(x.shape, x.stride())
+    x.unsqueeze(0).squeeze(0).squeeze()
+    x.expand(2, *x.shape).expand_as(x.expand(2, *x.shape))
+    x.view_as(x)
+    x.view(x.shape)
+    x.reshape(x.shape)
+    x.permute(list(range(x.dim()))[::-1])
+    if x.dim():
+        x.movedim(0, -1)
+        x.narrow(0, 0, x.shape[0])
+        x.split(2)
+        x.chunk(2)
+        x.unbind(0)
+        x.unflatten(0, (x.shape[0], 1))
+        x[0:1]
+        x[::2]
+        x[None, ..., None]
+        x.unfold(0, 1, 1) if x.shape[0] else None
+        x[0] if x.shape[0] else None
+        x[-1] if x.shape[0] else None
+    if x.dim() > 1:
+        x.transpose(0, 1)
+        x.swapaxes(0, -1)
+        x.diagonal()
+        x[:, 0:1]
+        x[..., 0]
+        x.mT  # noqa: B018
+    if x.dim() == 2:
+        x.t()
+        x.T  # noqa: B018
+    if x.is_contiguous():
+        x.flatten()
+        x.ravel()
+        x.view(-1)
+        x.reshape(-1)
+        x.contiguous()
+        x.view(torch.uint8) if x.dim() else None
+        x.to(x.dtype)
+        x.type_as(x)
+        x.cpu()
+        x.numpy() if x.dtype != torch.bfloat16 else None
+    if x.numel():
+        x[(0,) * x.dim()].item()
+        float(x[(0,) * x.dim()])
+    x.size(), x.stride(), x.numel(), x.data_ptr(), x.storage_offset(), x.element_size(), x.nbytes, x.is_contiguous()
+    x.untyped_storage().nbytes()
+    repr(x.shape), str(x.dtype), str(x.device), x.is_floating_point(), x.is_complex(), x.requires_grad, x.get_device()
+    torch.promote_types(x.dtype, torch.float32)
+    torch.result_type(x, 1.0)
+    torch.broadcast_shapes(x.shape, x.shape)  # type: ignore[no-untyped-call]
+
+
+def _fill(x: Any) -> None:
+    new: Any = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
+    if 0 not in x.stride():
+        new.zero_()
+        new.fill_(1)
+    new.resize_(2, 3)
+    new.set_(torch.empty(4, dtype=x.dtype))
+    x.new_empty(0, device="cpu").set_(x.untyped_storage().cpu(), x.storage_offset(), x.size(), x.stride())
+
+
+def _copy(x: Any) -> None:
+    x.contiguous()
+    x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else None
+    x.clone()
+    x.clone(memory_format=torch.contiguous_format)
+    x.reshape(-1)
+    x.flatten()
+    x.transpose(0, -1).contiguous() if x.dim() else None
+    x.permute(list(range(x.dim()))[::-1]).contiguous()
+    x.float(), x.double(), x.half(), x.bfloat16(), x.long(), x.int(), x.short(), x.bool()
+    new = torch.empty(x.shape, dtype=x.dtype)
+    new.copy_(x)
+    new[...] = x
+    new[...] = 0
+    if x.numel():
+        new[(0,) * x.dim()] = 1
+    if x.dim():
+        new[:1] = x[:1]
+        new.transpose(0, -1).copy_(x.transpose(0, -1))
+    for dtype in DTYPES:
+        x.to(dtype)
+        torch.empty(x.shape, dtype=dtype).copy_(x)
+        x.to(dtype=dtype, copy=True, memory_format=torch.contiguous_format)
+
+
+def work_in_parallel(copies: bool) -> None:
+    """Fill and copy what is large enough for all threads. On busy cores each of these calls takes milliseconds."""
+    for dtype in DTYPES:
+        x = torch.full((PARALLEL, PARALLEL), 1, dtype=dtype)
+        torch.zeros_like(x)
+        if copies:
+            x.clone(), x.t().contiguous(), x[:, ::2].contiguous(), x[:1].expand(PARALLEL, PARALLEL).contiguous()
+            x.float(), x.half(), x.t().double()
+
+
+def _mistakes(copies: bool) -> list[Callable[[], Any]]:
+    """What raises an exception, as an honest candidate's mistake does."""
+    x: Any = torch.zeros(4, 6)
+    library: Any = torch
+    found: list[Callable[[], Any]] = [
+        lambda: x.view(5, 5),
+        lambda: x.t().view(-1),
+        lambda: x.reshape(7, -1),
+        lambda: x.expand(5, 6),
+        lambda: x[4],
+        lambda: x[0, 0, 0],
+        lambda: x.permute(0, 0),
+        lambda: x.transpose(0, 3),
+        lambda: x.select(0, 9),
+        lambda: x.narrow(0, 2, 5),
+        lambda: x.unflatten(0, (3, 3)),
+        lambda: x.squeeze(5),
+        lambda: x.split(-1),
+        lambda: x.as_strided((9, 9), (9, 1)),
+        lambda: x.view(torch.int64)[0].view(3),
+        lambda: x.item(),
+        lambda: torch.empty(-1),
+        lambda: torch.empty((1 << 60,)),
+        lambda: library.full((2,), "x"),
+        lambda: torch.tensor([[1], [1, 2]]),
+        lambda: library.broadcast_shapes((2,), (3,)),
+        lambda: x.requires_grad_(True).numpy(),
+        lambda: library.nn.Linear(3, 4)(x, x),
+    ]
+    return [*found, lambda: x.copy_(torch.zeros(5)), lambda: x[:2].copy_(x[:3])] if copies else found
+
+
+def replay(operators: list[dict[str, Any]]) -> None:
+    """Call operators as they were recorded, with other values; those whose record is broken raise and are left out."""
+    for operator in operators:
+        with contextlib.suppress(Exception):
+            name = operator["name"].removeprefix("aten::")
+            args = [argument_of(form) for form in operator["args"]]
+            kwargs = {key: argument_of(form) for key, form in operator["kwargs"].items()}
+            for call in (
+                getattr(getattr(torch.ops.aten, name), operator["overload"]),
+                getattr(torch.Tensor, name, None) or getattr(torch, name, None),
+            ):
+                with contextlib.suppress(Exception):
+                    call(*args, **kwargs)  # type: ignore[misc]  # one that is None raises

@@ -1,0 +1,234 @@
+"""In a process that runs a candidate the libraries cannot compute, and nothing can make memory executable.
+
+Static rules are off, so that what is tested refuses by itself; each layer has a test that switches it off.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from candidate_files import EXPLOITS, from_file
+from conftest import RIGHT
+from executor_cases import FAST, judge
+from kernelrl.errors import InfrastructureError
+from kernelrl.executor import Executor, make_executor
+from kernelrl.executor.api import ExecutorSettings
+from kernelrl.executor.engines import service
+from kernelrl.executor.legality.operators import only_moves
+from kernelrl.executor.processes import elf
+from kernelrl.executor.processes.closed_library import Mapping, closable, ranges_to_close
+from kernelrl.executor.processes.note import Note
+
+LIBRARY = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+ATTACKS = [path for path in EXPLOITS if path.stem.startswith(("world_code_", "world_library_", "no_kernel_pages_"))]
+ATTACKS += [path for path in EXPLOITS if path.stem.startswith(("no_kernel_copies_", "world_writes_own_memory"))]
+ATTACKS += [path for path in EXPLOITS if path.stem in ("no_kernel_converts", "no_kernel_blas_by_ctypes",
+                                                       "no_kernel_numpys_blas_by_ctypes", "no_kernel_thread_in_library",
+                                                       "no_kernel_numpys_operators", "no_kernel_traced_while_loading",
+                                                       "no_kernel_emulated_code", "world_remounts")]  # fmt: skip
+HIDDEN = """\
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        with torch._C._DisableTorchDispatch():
+            return torch.relu(x) * 2.0
+"""
+"""Computes with the library, which the record of operators does not see."""
+
+
+@pytest.fixture(scope="module")
+def executor(executor_cache: Path) -> Iterator[Executor]:
+    with make_executor({**FAST, "cache_dir": str(executor_cache), "static_rules": False}) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def attacked(executor: Executor) -> dict[Path, Any]:
+    return dict(zip(ATTACKS, executor.evaluate([from_file(path) for path in ATTACKS]), strict=True))
+
+
+@pytest.mark.parametrize("path", ATTACKS, ids=lambda path: path.stem)
+def test_no_attack_succeeds_without_static_rules(attacked: dict[Path, Any], path: Path) -> None:
+    assert attacked[path].status in ("illegal", "runtime_error", "killed"), attacked[path].feedback
+
+
+def test_what_a_process_died_of_is_named(executor: Executor) -> None:
+    verdict = judge(executor, HIDDEN)
+    [violation] = verdict.violations
+    assert (violation.rule, violation.line) == ("library_operator", 7)
+    assert violation.evidence == "aten::relu of libtorch_cpu.so"
+    assert verdict.layers == ("namespaces", "noexec", "landlock", "seccomp", "pages")
+
+
+def test_open_pages_are_what_makes_the_difference(executor_cache: Path) -> None:
+    settings = {**FAST, "cache_dir": str(executor_cache), "static_rules": False, "allow_missing": ["pages"]}
+    with make_executor(settings) as engine:
+        verdict = judge(engine, HIDDEN)
+    assert verdict.correct and "pages" not in verdict.layers
+
+
+def test_a_page_that_an_allowed_operator_needs_is_learnt(
+    executor: Executor, executor_cache: Path, tmp_path: Path
+) -> None:
+    """Forgotten is the second half of what copies need and views do not: the loops, behind the operators' own code."""
+    assert judge(executor, RIGHT).correct
+    shutil.copytree(executor_cache / "pages", tmp_path / "pages")
+    copying = RIGHT.replace("x):\n        out", "x):\n        x = x.double().float()\n        out")
+    [kept] = (tmp_path / "pages").glob("*.json")
+    known = json.loads(kept.read_text())
+    of_copies = sorted(set(known["copies"][str(LIBRARY)]) - set(known["views"][str(LIBRARY)]))
+    forgotten = set(of_copies[len(of_copies) // 2 :])
+    known["copies"][str(LIBRARY)] = sorted(set(known["copies"][str(LIBRARY)]) - forgotten)
+    kept.write_text(json.dumps(known))
+    with make_executor({**FAST, "cache_dir": str(tmp_path)}) as engine:
+        verdict = judge(engine, copying)
+    assert verdict.correct, verdict.feedback
+    learnt = set(json.loads(kept.read_text())["copies"][str(LIBRARY)]) & forgotten
+    assert len(forgotten) > 50 and 0 < len(learnt) < len(forgotten)
+
+
+CONFINE = """
+import ctypes, mmap, os, sys
+from pathlib import Path
+from kernelrl.executor.confinement import sandbox
+sandbox.leave_network()
+scratch, modules = Path(sys.argv[1]), Path(sys.argv[2])
+{switch}
+print(*sandbox.confine(scratch, sandbox.Limits(1 << 30, 1 << 20), (str(modules),), modules=modules))
+code = b"\\xb8\\x2a\\x00\\x00\\x00\\xc3".ljust(4096, b"\\0")
+(scratch / "code").write_bytes(code)
+def attempt(name, action):
+    try:
+        action()
+    except OSError:
+        return
+    print("could", name)
+def library():
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(ctypes.addressof(buffer)), 4096, 5):
+        raise OSError
+anonymous = mmap.mmap(-1, 4096)
+buffer = ctypes.c_char.from_buffer(anonymous)
+def mapped(path):
+    mmap.mmap(os.open(path, os.O_RDONLY), 4096, flags=mmap.MAP_PRIVATE, prot=5)
+attempt("map a file of its own", lambda: mapped(scratch / "code"))
+attempt("map a library", lambda: mapped("/bin/sh"))
+attempt("map a module", lambda: mapped(modules / "module"))
+attempt("write a module", lambda: (modules / "module").write_bytes(code))
+attempt("have executable memory", lambda: mmap.mmap(-1, 4096, prot=7))
+attempt("make memory executable", library)
+"""
+
+
+def confined(tmp_path: Path, switch: str = "") -> tuple[set[str], set[str]]:
+    """Layers that hold, and what could be done, in a process confined like a candidate's."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "module").write_bytes(bytes(4096))
+    command = [
+        sys.executable,
+        "-c",
+        CONFINE.replace("{switch}", switch),
+        str(tmp_path / "scratch"),
+        str(tmp_path / "modules"),
+    ]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return set(lines[0].split()), {line.removeprefix("could ") for line in lines[1:]}
+
+
+def test_a_confined_process_can_execute_its_modules_and_nothing_new(tmp_path: Path) -> None:
+    assert confined(tmp_path) == ({"namespaces", "noexec", "landlock", "seccomp"}, {"map a module"})
+
+
+@pytest.mark.parametrize(
+    ("switch", "layer", "possible"),
+    [
+        (
+            "sandbox._forbid_executable_files = lambda modules: False",
+            "noexec",
+            {"map a file of its own", "map a library"},
+        ),
+        (
+            "sandbox._filter_system_calls = lambda *arguments, **named: False",
+            "seccomp",
+            {"have executable memory", "make memory executable"},
+        ),
+    ],
+)
+def test_each_layer_is_what_forbids(tmp_path: Path, switch: str, layer: str, possible: set[str]) -> None:
+    layers, could = confined(tmp_path, switch)
+    assert layer not in layers and possible <= could
+
+
+def test_device_files_do_not_switch_landlock_off(tmp_path: Path) -> None:
+    """The kernel refuses a rule that gives a file the rights of a folder."""
+    switch = "sandbox._restrict_files = (lambda restrict: lambda scratch, readable, may_exec, cuda: "
+    switch += "restrict(scratch, readable, may_exec, True))(sandbox._restrict_files)\n"
+    layers, _ = confined(tmp_path, switch + 'sandbox.cuda_devices = lambda: ["/dev/null", "/dev/zero", "/dev"]')
+    assert "landlock" in layers
+
+
+def test_a_missing_layer_is_an_error_unless_it_is_allowed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = SimpleNamespace(layers=["namespaces", "noexec", "seccomp"], close=lambda: None)
+    monkeypatch.setattr(service, "Process", lambda *arguments: process)
+    judges = object.__new__(service.Service)
+    judges.__dict__ |= {"on_gpu": False, "threads": 1, "helper": "", "forkserver": None, "scratch": None}
+    judges.cores = service.Cores(1, False)
+    judges.settings = ExecutorSettings()
+    with pytest.raises(InfrastructureError, match=r"landlock.*allow_missing=\[landlock\]"):
+        judges._fork()
+    judges.settings = ExecutorSettings(allow_missing=("landlock",))
+    assert judges._fork() is process
+
+
+def test_what_is_closed_is_all_but_the_needed_pages() -> None:
+    shown = [Mapping(0x10000, 0x15000, 0x3000, "a"), Mapping(0x20000, 0x22000, 0x9000, "b")]
+    ranges = ranges_to_close(shown, {"a": [1, 3, 5, 6, 99]})
+    assert ranges == [[0x11000, 0x1000], [0x14000, 0x1000], [0x20000, 0x2000]]
+    assert not ranges_to_close([Mapping(0x10000, 0x11000, 0x3000, "a")], {"a": [3]})
+
+
+def test_unknown_libraries_are_closed() -> None:
+    for name in ("libc.so.6", "libgomp-a34b3233.so.1", "libstdc++.so.6.0.30", "libpython3.11.so.1.0", "python3.11"):
+        assert not closable(Mapping(0, 1, 0, f"/usr/lib/{name}"), ("/own/",), on_gpu=False), name
+    for name in ("libtorch_cpu.so", "libmkl_rt.so.2", "libopenblas64_-abc.so", "libcblas.so.3", "libmagic.so", ""):
+        assert closable(Mapping(0, 1, 0, f"/usr/lib/{name}"), ("/own/",), on_gpu=False), name
+    assert closable(Mapping(0, 1, 0, "/usr/lib/libcublasLt.so.12"), (), on_gpu=True)
+    assert not closable(Mapping(0, 1, 0, "/own/module.so"), ("/own/",), on_gpu=False)
+
+
+def test_functions_of_a_library_are_found_by_their_place() -> None:
+    functions = elf.functions(str(LIBRARY))
+    assert functions is not None
+    listed = subprocess.run(["readelf", "-n", str(LIBRARY)], capture_output=True, text=True).stdout
+    assert f"Build ID: {elf.build_id(str(LIBRARY))}" in listed
+    assert elf.readable("_ZN2at4_ops4relu4callERKNS_6TensorE") == "at::_ops::relu::call"
+    assert elf.readable("sgemm_") == "sgemm_" and functions.at(0) is None
+
+
+def test_a_note_outlives_what_is_written_to_it() -> None:
+    note = Note()
+    written = Note(note.fd)
+    written.begin({"name": "aten::view", "args": []})
+    written.begin({"name": "aten::mm", "args": ["x" * 100_000]})
+    written._memory[12:13] = b"\xff"
+    assert note.operators() == [] and note.fault() is None
+    written.clear()
+    written.begin({"name": "aten::view", "args": []})
+    assert note.operators() == [{"name": "aten::view", "args": []}]
+
+
+def test_tasks_that_only_move_data_are_known_by_their_operators() -> None:
+    assert only_moves({"aten::cat", "aten::_to_copy", "aten::expand"})
+    assert not only_moves({"aten::cat", "aten::add"})
