@@ -4,6 +4,8 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP_ARGS ?=
+# two files of tests at a time: much of the time a test keeps one core busy
+PYTEST := -q -n 2 --dist loadfile
 
 .PHONY: help setup demo test test-slow test-cluster lint gpu-check gpu-wheels clean
 GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich google-re2
@@ -24,10 +26,10 @@ demo: setup ## train a small model on this CPU, from nothing to a report (a quar
 	@$(BIN)/kernelrl pipeline recipe=demo
 
 test: setup ## the test suite, without the tests that take minutes
-	$(BIN)/pytest -q -m "not slow and not gpu and not cluster"
+	$(BIN)/pytest $(PYTEST) -m "not slow and not gpu and not cluster"
 
 test-slow: setup ## the tests that take minutes
-	$(BIN)/pytest -q -m "slow and not gpu and not cluster"
+	$(BIN)/pytest $(PYTEST) -m "slow and not gpu and not cluster"
 
 test-cluster: setup ## the same on a real Slurm and a real Ray, on this machine (needs root, slurm-wlm, munge, iproute2)
 	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev,slurm,ray,gpu]'

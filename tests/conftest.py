@@ -1,16 +1,27 @@
-"""What every test gets: a folder of its own, no tracker, and a sample task with an honest and some other kernels."""
+"""What every test gets: a folder of its own, no tracker, and a sample task with an honest and some other kernels.
+
+What takes long to make is made once and read by all tests that need it: the build cache, the verdicts of the candidate
+files, a data set and a policy. It lies in one folder, which several runs of pytest share where KERNELRL_TESTS names it.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import warm
 from chat_server import Server
+from kernelrl import cli
+from kernelrl.executor import Executor, ExecutorSettings, make_executor
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does
 
@@ -64,6 +75,16 @@ KERNELS = {
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+MADE_HERE = "KERNELRL_TESTS" not in os.environ
+if MADE_HERE:
+    os.environ["KERNELRL_TESTS"] = tempfile.mkdtemp(prefix="kernelrl-tests-")
+
+
+def pytest_unconfigure() -> None:
+    if MADE_HERE:
+        shutil.rmtree(os.environ["KERNELRL_TESTS"])
+
+
 @pytest.fixture(autouse=True)
 def _no_tracking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
@@ -71,11 +92,44 @@ def _no_tracking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def executor_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def executor_cache() -> Path:
     """A build and verdict cache that starts empty and serves all tests: the precompiled header is made once."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = Path(os.environ["KERNELRL_TESTS"]) / "cache"
+    folder.mkdir(exist_ok=True)
     (folder / "secret").write_text("of the tests: the same hidden inputs in every run")
     return folder
+
+
+@pytest.fixture
+def fresh_cache(executor_cache: Path, tmp_path: Path) -> Path:
+    """A cache of this test's own, with nothing in it but the precompiled headers."""
+    folder = tmp_path / "cache"
+    if (executor_cache / "headers").exists():
+        shutil.copytree(executor_cache / "headers", folder / "headers", copy_function=os.link)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept_executor() -> Iterator[Callable[..., AbstractContextManager[Executor]]]:
+    """Stands in for `make_executor` where several commands of one module have the same settings: one serves them."""
+    with ExitStack() as stack:
+
+        @cache
+        def kept(settings: str) -> Executor:
+            return stack.enter_context(make_executor(ExecutorSettings.model_validate_json(settings)))
+
+        def make(settings: ExecutorSettings | dict[str, Any]) -> AbstractContextManager[Executor]:
+            return nullcontext(kept(ExecutorSettings.model_validate(settings).model_dump_json()))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[warm.Server]:
+    """Starts processes that need not import torch and TRL again."""
+    started = warm.Server()
+    yield started
+    started.close()
 
 
 @pytest.fixture
@@ -89,14 +143,35 @@ def kernel_files(tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.fixture
-def kernelrl(tmp_path: Path) -> Run:
-    """The command line as a person runs it, in a process of its own, in an empty folder."""
+def kernelrl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """The command line as a person runs it in an empty folder, though in this process."""
 
-    def run(*arguments: object, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "kernelrl.cli", *map(str, arguments)]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=timeout)
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(tmp_path)
+        command = list(map(str, words))
+        with pytest.raises(SystemExit) as end:
+            cli.main(command)
+        printed = capsys.readouterr()
+        assert isinstance(end.value.code, int)
+        return subprocess.CompletedProcess(command, end.value.code, printed.out, printed.err)
 
     return run
+
+
+TOY = ("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16")
+"""Overrides of the toy run, which other runs that go on from it share."""
+TOY_SFT = ("sft.trainer.max_steps=12", "sft.trainer.logging_steps=1")
+
+
+@pytest.fixture(scope="session")
+def toy(server: warm.Server) -> Path:
+    """The folder of a run with a data set and an SFT policy, to be read only."""
+    folder = Path(os.environ["KERNELRL_TESTS"]) / "toy"
+    folder.mkdir(exist_ok=True)
+    for stage in ("curate", "sft"):  # one that has finished is left as it is
+        done = server.run(stage, *TOY, *TOY_SFT, f"output_dir={folder}", folder=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
 
 
 @pytest.fixture

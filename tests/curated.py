@@ -1,5 +1,8 @@
 """A small data folder in the form that curation writes, made without judging anything: for tests of training."""
 
+import os
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -23,6 +26,8 @@ def training_config(folder: Path, *overrides: str) -> DictConfig:
             f"output_dir={folder}",
             "recipe=toy",
             "tracker=none",
+            "filters.min_ms=0",  # what is kept must not depend on how fast the machine is just now
+            "filters.max_ms=10000",
             "model.architecture.num_hidden_layers=2",
             "model.architecture.hidden_size=32",
             "model.architecture.intermediate_size=64",
@@ -35,10 +40,15 @@ def training_config(folder: Path, *overrides: str) -> DictConfig:
             "grpo.trainer.per_device_train_batch_size=4",
             "grpo.trainer.num_generations=2",
             "grpo.trainer.max_completion_length=16",
-            f"executor.cache_dir={folder}/cache",
+            f"executor.cache_dir={os.environ['KERNELRL_TESTS']}/cache",
             *overrides,
         ],
     )
+
+
+def run(module: str, folder: str, overrides: Sequence[str]) -> None:
+    """Run a stage with `training_config`: for processes of their own."""
+    import_module(module).run(training_config(Path(folder), *overrides))
 
 
 def write_data(cfg: DictConfig) -> None:

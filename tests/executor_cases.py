@@ -14,7 +14,10 @@ from kernelrl.executor import Executor, Request
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
-FAST = {"draws": "tests", "trials": 4, "min_pairs": 7, "max_pairs": 7, "run_timeout_s": 5.0, "memory_mb": 2048}
+FAST = {
+    **{"draws": "tests", "trials": 4, "min_pairs": 7, "max_pairs": 7, "memory_mb": 2048},
+    **{"run_timeout_s": 5.0, "build_timeout_s": 300.0},  # a busy machine compiles slowly
+}
 
 
 def request(source: str | None, task: Task | str = REFERENCE, dialect: str = "cpp") -> Request:

@@ -14,7 +14,8 @@ QUICK = ["executor.timing=false", "executor.trials=2"]
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(monkeypatch, executor_cache):
+def _one_executor(monkeypatch, executor_cache, kept_executor):
+    monkeypatch.setattr(check, "make_executor", kept_executor)
     compose = check.compose_config
     monkeypatch.setattr(
         check,

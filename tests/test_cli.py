@@ -84,7 +84,7 @@ def test_a_sweep_gives_every_job_a_folder_named_by_its_overrides(capsys, monkeyp
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["multirun.yaml"]
 
 
-def test_help_does_not_wait_for_torch(kernelrl):
+def test_help_does_not_wait_for_torch():
     import subprocess
     import sys
 

@@ -1,12 +1,7 @@
 """Curation: what becomes a row, what is written about the rest, and that the same inputs give the same rows."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -292,11 +287,10 @@ def test_several_teachers_and_dialects_are_asked_task_by_task():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_killed_at_any_moment_it_ends_with_the_same_rows(tmp_path):
+def test_killed_at_any_moment_it_ends_with_the_same_rows(tmp_path, server):
     overrides = ["tasks.num_train=14", "tasks.num_heldout=3", "curate.num_triples=20", "curate.num_heldout_triples=4"]
     cfg = training_config(tmp_path / "killed", *overrides)
-    verified, folder = Path(cfg.curate.verified), Path(cfg.curate.folder)
+    verified, folder, output = Path(cfg.curate.verified), Path(cfg.curate.folder), tmp_path / "output"
 
     def lines(path):
         return path.read_bytes().count(b"\n") if path.exists() else 0
@@ -306,20 +300,12 @@ def test_killed_at_any_moment_it_ends_with_the_same_rows(tmp_path):
         lambda: lines(verified / "records" / "rank0.jsonl") >= 1,
         lambda: lines(verified / "records" / "rank0.jsonl") >= 9,
         lambda: (verified / "done.json").exists(),
-        lambda: (folder / "README.md").exists(),
+        lambda: (folder / "sft_train.parquet").exists(),
     ]
-    arguments = f"{str(tmp_path / 'killed')!r}, *{overrides}"
-    command = f"from curated import *; from kernelrl.data import curate; curate.run(training_config({arguments}))"
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
-    killed = 0
+    command = ("curated:run", "kernelrl.data.curate", cfg.output_dir, overrides)
     for moment in moments:
-        process = subprocess.Popen([sys.executable, "-c", command], env=environment, start_new_session=True)
-        while process.poll() is None and not moment():
-            time.sleep(0.002)
-        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
-        killed += process.wait() == -signal.SIGKILL
-    assert killed >= 4
-    subprocess.run([sys.executable, "-c", command], env=environment, check=True)
+        server.kill_at(moment, *command, folder=tmp_path, output=output)
+    assert server.start(*command, folder=tmp_path, output=output).wait() == 0, output.read_text()
     ids = [record.id for record in Ledger(verified / "records")]
     assert len(ids) == len(set(ids))
 

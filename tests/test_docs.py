@@ -1,12 +1,8 @@
 """What the pages tell a reader to type works."""
 
 import contextlib
-import json
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -85,27 +81,6 @@ def fits(override):
 def test_every_link_leads_somewhere(page):
     targets = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
     assert not targets
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_the_commands_of_the_readme_run_in_order(tmp_path):
-    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
-    for line in commands(ROOT / "README.md"):
-        program, *words = shlex.split(line)
-        if program == "make":  # .ci/run runs the tests; the demo is `recipe=toy`, below, at another scale
-            continue
-        if words[0] == "launch" and "--dry-run" not in words:  # tests/test_slurm.py submits it
-            continue
-        result = subprocess.run(
-            [sys.executable, "-m", "kernelrl.cli", *words], cwd=tmp_path, capture_output=True, text=True
-        )
-        expected = 1 if "--batch" in words else 0  # one of the kernels in the example calls torch
-        assert result.returncode == expected, f"{line}\n{result.stdout}\n{result.stderr}"
-    assert {path.name for path in tmp_path.iterdir()} == {"docs", "outputs"}, "a command left something behind"
-    results = json.loads((tmp_path / "outputs" / "toy" / "results.json").read_text())
-    assert list(results["policies"]) == ["base", "sft", "grpo"]
-    assert (tmp_path / "outputs" / "toy" / "report.html").stat().st_size > 10_000
 
 
 def test_the_verdict_page_names_every_field_and_status():

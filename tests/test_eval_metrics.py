@@ -7,6 +7,7 @@ import pytest
 
 from kernelrl.eval.metrics import RATES, Settings, compare, compute_figures, summarize
 from kernelrl.records import Record
+from kernelrl.stats import ratio_interval
 from kernelrl.task import Task
 from kernelrl.verdict import Speedup, Verdict, Violation
 
@@ -95,6 +96,8 @@ def test_the_funnel_only_narrows():
 def test_summary_counts_and_categories():
     summary = summarize(RECORDS, [A, B], SETTINGS)
     assert (summary["num_tasks"], summary["num_samples"], summary["num_infrastructure"]) == (2, 9, 1)
+    assert summary["num_untimed"] == 0, "of the correct ones"
+    assert {name: each["num_tasks"] for name, each in summary["categories"].items()} == {"matmul": 1, "softmax": 1}
     assert list(summary["categories"]) == ["matmul", "softmax"]
     assert summary["categories"]["softmax"]["figures"]["correct"] == {"value": 0.5, "low": 0.5, "high": 0.5}
     low, value, high = (summary["figures"]["correct"][name] for name in ("low", "value", "high"))
@@ -114,6 +117,18 @@ def test_what_was_not_measured_is_none():
 def test_tasks_with_fewer_than_k_known_samples_are_left_out_of_pass_at_k():
     assert values([right(A), right(A), right(B)])["pass@2"] == 1
     assert values([right(A)])["pass@2"] is None
+
+
+def test_intervals_are_of_the_settings_draws():
+    settings = Settings(k=(), fast_p=(), bootstrap=7, seed=3)
+    tasks = [Task(id=f"t{index}", source="") for index in range(5)]
+    samples = [right(task, reward=index * index) for index, task in enumerate(tasks)]
+    expected = ratio_interval([0, 1, 4, 9, 16], [1] * 5, resamples=7, seed=3)
+    reward = summarize(samples, tasks, settings)["figures"]["reward"]
+    assert (reward["low"], reward["high"]) == pytest.approx(expected)
+    nothing = [right(task, reward=0.0) for task in tasks]
+    change = compare(samples, nothing, tasks, settings)["reward"]
+    assert (change["low"], change["high"]) == pytest.approx(expected)
 
 
 def test_changes_are_paired_by_task():

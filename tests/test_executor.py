@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -124,12 +124,12 @@ def test_the_same_sources_build_is_taken_from_the_cache(executor: Executor) -> N
     assert verdict.build is not None and verdict.build.cached and not verdict.cached
 
 
-def test_a_batch_of_groups_builds_and_judges_each_source_once(tmp_path: Path) -> None:
+def test_a_batch_of_groups_builds_and_judges_each_source_once(fresh_cache: Path) -> None:
     """As GRPO asks: 16 tasks with 8 samples each, of which a third are alike."""
     tasks = [Task(id=str(rows), source=REFERENCE.replace("256,", f"{rows},")) for rows in range(33, 49)]
     native = [RIGHT.replace("void kernel", f"// {number}\nvoid kernel") for number in range(5)]
     batch = [request(native[sample % 5], task) for task in tasks for sample in range(8)]
-    settings = {**FAST, "cache_dir": str(tmp_path), "timing": False, "trials": 1, "distributions": []}
+    settings = {**FAST, "cache_dir": str(fresh_cache), "timing": False, "trials": 1, "distributions": []}
     with make_executor(settings) as engine:
         verdicts = engine.evaluate(batch)
         # the forkserver, one for each task, and those that wait; a candidate's takes a moment to go
@@ -137,7 +137,7 @@ def test_a_batch_of_groups_builds_and_judges_each_source_once(tmp_path: Path) ->
     assert {verdict.status for verdict in verdicts} == {"correct"}
     assert sum(not verdict.cached for verdict in verdicts) == 16 * 5
     assert sum(not verdict.build.cached for verdict in verdicts if verdict.build and not verdict.cached) == 5
-    assert len(list(tmp_path.glob("build/*/*/build.json"))) == 5
+    assert len(list(fresh_cache.glob("build/*/*/build.json"))) == 5
 
 
 def test_verdicts_stream_in_the_order_in_which_they_are_made(executor: Executor) -> None:
@@ -155,36 +155,67 @@ def test_weights_are_the_references_weights(executor: Executor) -> None:
     )
 
 
+class Judged:
+    """Verdicts of candidate files that are judged as one stream: a test waits for those that it looks at."""
+
+    def __init__(self, executor: Executor, paths: Sequence[Path]):
+        requests = [request(RIGHT + "\n# the last") if path == LAST else from_file(path) for path in paths]
+        self._paths = paths
+        self._stream = executor.stream(requests)
+        self._known: dict[Path, Verdict] = {}
+
+    def __getitem__(self, path: Path) -> Verdict:
+        while path not in self._known:
+            index, verdict = next(self._stream)
+            self._known[self._paths[index]] = verdict
+        return self._known[path]
+
+
+SLOW = {path for path in (*EXPLOITS, *HONEST) if header(path).get("loader") == "torch"}
+LAST = Path("last")
+"""Stands for an honest kernel that is judged after all the others."""
+
+
+def candidates(paths: Sequence[Path]) -> list[Any]:
+    """Parameters of a test that looks at one of these files."""
+    marks = {path: [pytest.mark.candidates(path)] + [pytest.mark.slow] * (path in SLOW) for path in paths}
+    return [pytest.param(path, id=path.stem, marks=marks[path]) for path in paths]
+
+
 @pytest.fixture(scope="module")
-def judged(executor: Executor) -> dict[Path, Verdict]:
-    """Verdicts of all exploits and honest kernels, judged in one batch with an honest kernel as the last."""
-    paths = [*EXPLOITS, *HONEST]
-    requests = [*map(from_file, paths), request(RIGHT + "\n# the last of the batch")]
-    return dict(zip([*paths, Path("last")], executor.evaluate(requests), strict=True))
+def judged(request: pytest.FixtureRequest, executor: Executor) -> Judged:
+    """Of the files that the selected tests look at, as their marks say."""
+    marks = [mark for item in request.session.items for mark in item.iter_markers("candidates")]
+    wanted = {path for mark in marks for path in mark.args}
+    return Judged(executor, [path for path in (*EXPLOITS, *HONEST, LAST) if path in wanted])
 
 
-@pytest.mark.parametrize("path", EXPLOITS, ids=lambda path: path.stem)
-def test_no_exploit_is_accepted(judged: dict[Path, Verdict], path: Path) -> None:
+@pytest.mark.parametrize("path", candidates(EXPLOITS))
+def test_no_exploit_is_accepted(judged: Judged, path: Path) -> None:
     verdict = judged[path]
     status, *rules = header(path)["expect"].split()
     assert verdict.status == status, verdict.feedback
     assert set(rules) <= {violation.rule for violation in verdict.violations}, verdict.violations
 
 
+QUICK_EXPLOITS = [path for path in EXPLOITS if path not in SLOW]
+
+
+@pytest.mark.candidates(*QUICK_EXPLOITS)
 @pytest.mark.parametrize("config", sorted((config_dir() / "reward").glob("*.yaml")), ids=lambda path: path.stem)
-def test_no_reward_pays_an_exploit_more_than_an_honest_failure(judged: dict[Path, Verdict], config: Path) -> None:
+def test_no_reward_pays_an_exploit_more_than_an_honest_failure(judged: Judged, config: Path) -> None:
     """An honest failure is a kernel that builds, runs and is wrong."""
     reward = make_reward(OmegaConf.load(config))  # type: ignore[arg-type]
     honest = judged[EXPLOITS[0]].model_copy(update={"status": "incorrect", "stage": "ran", "violations": ()})
-    for path in EXPLOITS:
+    for path in QUICK_EXPLOITS:
         completion = Completion.parse(f"<think>fuse it</think>\n```python\n{path.read_text()}```\n")
         samples = [(completion, judged[path]), (completion, honest)]
         cheat, failure = reward.of_groups(samples, "tt", progress=0.5)
         assert cheat.total is not None and failure.total is not None and cheat.total <= failure.total, path.stem
 
 
-@pytest.mark.parametrize("path", [*HONEST, Path("last")], ids=lambda path: path.stem)
-def test_every_honest_kernel_is_accepted(judged: dict[Path, Verdict], path: Path) -> None:
+@pytest.mark.parametrize("path", candidates([*HONEST, LAST]))
+def test_every_honest_kernel_is_accepted(judged: Judged, path: Path) -> None:
     assert judged[path].correct, judged[path].feedback
 
 

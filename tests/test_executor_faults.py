@@ -8,23 +8,26 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import diskcache
 import psutil
 import pytest
 
-from candidate_files import EXPLOITS, from_file
+from candidate_files import EXPLOITS, HERE, from_file
 from conftest import RIGHT
 from executor_cases import FAST, judge, processes_of, request, service_of, wait_for
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, make_executor
+from kernelrl.executor.engines.service import own_folder
 
-SLEEPER = RIGHT.replace(
-    "void kernel", "void nap() { for (volatile long i = 0; i < 2000000000L; ++i) {} }\nvoid kernel"
-).replace("{\n  const", "{\n  nap();\n  const", 1)
+BUSY = RIGHT.replace(
+    "void kernel", "void toil() { for (volatile long i = 0; i < 2000000000L; ++i) {} }\nvoid kernel"
+).replace("{\n  const", "{\n  toil();\n  const", 1)
+ONE_CALL = {"trials": 1, "distributions": [], "timing": False}
 TEMPLATES = (
     "template <int N, int M> struct Grid { static constexpr unsigned v = Grid<N - 1, M>::v + Grid<N, M - 1>::v; };\n"
     "template <int M> struct Grid<0, M> { static constexpr unsigned v = 1; };\n"
@@ -34,26 +37,29 @@ TEMPLATES = (
 TEMPLATE_BOMB = RIGHT.replace("void kernel", TEMPLATES + "void kernel")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def settings(executor_cache: Path) -> dict[str, Any]:
     return {**FAST, "cache_dir": str(executor_cache), "verdict_cache": False}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine(settings: dict[str, Any]) -> Iterator[Executor]:
+    """One for all tests after which it has healed."""
     with make_executor(settings) as executor:
         yield executor
 
 
 def test_a_killed_service_heals_and_every_candidate_gets_its_verdict(engine: Executor) -> None:
+    [before] = engine.health()
     stream = engine.stream([request(RIGHT + f"\n# survivor {index}") for index in range(8)])
     verdicts = dict([next(stream)])
     os.kill(service_of(engine).pid, signal.SIGKILL)
     verdicts |= dict(stream)
     assert sorted(verdicts) == list(range(8))
     assert {verdict.status for verdict in verdicts.values()} == {"correct"}
-    (health,) = engine.health()
-    assert health.alive and health.judged == 8 and health.retried >= 1 and health.queued == health.running == 0
+    [health] = engine.health()
+    assert health.alive and health.judged == before.judged + 8 and health.retried > before.retried
+    assert health.queued == health.running == 0
 
 
 def test_a_killed_forkserver_heals_too(engine: Executor) -> None:
@@ -65,28 +71,28 @@ def test_a_killed_forkserver_heals_too(engine: Executor) -> None:
     assert [verdicts[index].status for index in range(4)] == ["correct"] * 4
 
 
-def test_a_contestant_killed_from_outside_is_judged_again(engine: Executor) -> None:
-    judge(engine, RIGHT)
-    stream = engine.stream([request(SLEEPER), request(RIGHT + "\n# beside it")])
-    killer = threading.Thread(target=_kill_the_busy_one, args=(engine,))
-    killer.start()
-    verdicts = dict(stream)
-    killer.join()
-    assert verdicts[1].status == "correct"
-    assert verdicts[0].status in ("correct", "timeout"), "not the kill, but the second run decides"
+def test_a_contestant_killed_from_outside_is_judged_again(settings: dict[str, Any]) -> None:
+    with make_executor(settings | ONE_CALL | {"run_timeout_s": 120.0}) as engine, ThreadPoolExecutor(1) as pool:
+        judge(engine, RIGHT)
+        killed = pool.submit(_kill_the_busy_one, engine)
+        verdicts = engine.evaluate([request(BUSY), request(RIGHT + "\n# beside it")])
+        assert [verdict.status for verdict in verdicts] == ["correct", "correct"]
+        assert killed.result() == 1
 
 
-def _kill_the_busy_one(engine: Executor) -> None:
+def _kill_the_busy_one(engine: Executor) -> int:
     forkserver = service_of(engine).children()[0]
 
     def busy() -> list[psutil.Process]:
-        return [p for p in forkserver.children() if p.name() != "g++" and p.cpu_times().user > 1.0]
+        return [p for p in forkserver.children() if p.name() != "g++" and p.cpu_times().user > 0.3]
 
-    for process in wait_for(busy):
+    processes = wait_for(busy)
+    for process in processes:
         process.kill()
+    return len(processes)
 
 
-def test_a_contestant_that_always_dies_is_killed_and_not_remembered(engine: Executor) -> None:
+def test_a_contestant_that_always_dies_is_killed_and_the_next_one_judged(engine: Executor) -> None:
     suicide = RIGHT.replace("int64_t n", "*(volatile int*)0 = 1;\n  int64_t n")
     assert judge(engine, suicide).status == "killed"
     assert judge(engine, RIGHT + "\n# the next").status == "correct"
@@ -112,7 +118,7 @@ def test_nothing_is_left_running(settings: dict[str, Any]) -> None:
     tree = [service_of(engine), *processes_of(engine)]
     assert len(tree) >= 3
     engine.close()
-    _, alive = psutil.wait_procs(tree, timeout=10)
+    _, alive = psutil.wait_procs(tree, timeout=60)
     assert not alive
     with pytest.raises(InfrastructureError, match="closed"):
         engine.evaluate([request(RIGHT)])
@@ -124,7 +130,7 @@ def test_a_killed_service_leaves_no_compiler_behind(settings: dict[str, Any]) ->
     compilers = wait_for(lambda: [p for p in processes_of(engine) if p.name() == "cc1plus"])
     engine._closed = True  # type: ignore[attr-defined]  # no healing: the client is gone too
     os.kill(service_of(engine).pid, signal.SIGKILL)
-    _, alive = psutil.wait_procs(compilers, timeout=10)
+    _, alive = psutil.wait_procs(compilers, timeout=60)
     assert not alive
 
 
@@ -143,28 +149,25 @@ list(stream)
 
 
 def test_a_killed_client_takes_everything_along(settings: dict[str, Any]) -> None:
-    text = CLIENT.format(tests=str(Path(__file__).parent), settings=settings)
+    text = CLIENT.format(tests=str(HERE), settings=settings)
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
         service = psutil.Process(int(client.stdout.readline()))
         tree = [service, *service.children(recursive=True)]
         client.kill()
-    _, alive = psutil.wait_procs(tree, timeout=10)
+    _, alive = psutil.wait_procs(tree, timeout=60)
     assert not alive
 
 
-def test_a_cancelled_batch_frees_the_executor(engine: Executor) -> None:
-    judge(engine, RIGHT)
-    stream = engine.stream([request(RIGHT + f"\n# cancelled {index}") for index in range(400)])
-    next(stream)
-    stream.close()  # type: ignore[attr-defined]
-    started = time.monotonic()
-    assert judge(engine, RIGHT + "\n# after it").status == "correct"
-    after = time.monotonic() - started
-    assert not engine._jobs  # type: ignore[attr-defined]
-    started = time.monotonic()
-    engine.evaluate([request(RIGHT + f"\n# measure {index}") for index in range(100)])
-    assert after < time.monotonic() - started, "the 399 others were not judged first"
+def test_a_cancelled_batch_is_not_judged(settings: dict[str, Any], fresh_cache: Path) -> None:
+    with make_executor(settings | {"cache_dir": str(fresh_cache), "verdict_cache": True}) as engine:
+        stream = engine.stream([request(RIGHT + f"\n# cancelled {index}") for index in range(100)])
+        next(stream)
+        stream.close()  # type: ignore[attr-defined]
+        assert judge(engine, RIGHT + "\n# after it").status == "correct"
+        assert not engine._jobs  # type: ignore[attr-defined]
+    with diskcache.Cache(str(own_folder(fresh_cache) / "verdicts")) as verdicts:
+        assert 2 <= len(verdicts) < 50, "those that had been begun, and the one after them"
 
 
 FULL_DISK = """
@@ -194,7 +197,7 @@ with make_executor({settings!r} | {{"cache_dir": str(folder), "verdict_cache": T
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux's unshare mounts the small disk")
 def test_a_full_disk_is_nobodys_wrong_answer(settings: dict[str, Any], tmp_path: Path) -> None:
-    text = FULL_DISK.format(tests=str(Path(__file__).parent), settings=settings, folder=str(tmp_path))
+    text = FULL_DISK.format(tests=str(HERE), settings=settings, folder=str(tmp_path))
     mount = f'mount -t tmpfs -o size=96m none {tmp_path} && exec "$0" "$@"'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, "-c", text]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -213,7 +216,7 @@ def test_a_clock_that_jumps_changes_nothing(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(JUMPING)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with make_executor({**FAST, "cache_dir": str(tmp_path / "cache")}) as engine:
+    with make_executor({**FAST, "cache_dir": str(executor_cache), "verdict_cache": False}) as engine:
         jumps = subprocess.run(
             [sys.executable, "-c", "import time; print(len({round(time.time(), -4) for _ in range(99)}))"],
             capture_output=True,
@@ -226,19 +229,18 @@ def test_a_clock_that_jumps_changes_nothing(
 
 
 @pytest.mark.slow
-def test_nothing_leaks_in_two_thousand_evaluations(settings: dict[str, Any]) -> None:
-    with make_executor(settings | {"timing": False, "distributions": []}) as engine:
+def test_nothing_leaks_in_a_thousand_evaluations(settings: dict[str, Any], fresh_cache: Path) -> None:
+    with make_executor(settings | {"cache_dir": str(fresh_cache), "timing": False, "distributions": []}) as engine:
         engine.evaluate([request(RIGHT + f"\n# first {index}") for index in range(200)])
         before = _footprint(engine)
-        for block in range(9):
+        for block in range(4):
             verdicts = engine.evaluate([request(RIGHT + f"\n# {block} {index}") for index in range(200)])
             assert {verdict.status for verdict in verdicts} == {"correct"}
         after = _footprint(engine)
     assert after["processes"] <= before["processes"] + 1
     assert after["descriptors"] <= before["descriptors"] + 4
-    assert after["shared"] == before["shared"]
     assert after["files"] <= before["files"] + 2
-    assert after["megabytes"] <= before["megabytes"] + 100, (before, after)
+    assert after["megabytes"] <= before["megabytes"] + 50, (before, after)
 
 
 def _footprint(engine: Executor) -> dict[str, float]:
@@ -247,7 +249,6 @@ def _footprint(engine: Executor) -> dict[str, float]:
     return {
         "processes": len(processes_of(engine)),
         "descriptors": service.num_fds(),
-        "shared": len(os.listdir("/dev/shm")),
         "files": sum(len(names) for _, _, names in os.walk(cache)),
         "megabytes": service.memory_info().rss / (1 << 20),
     }

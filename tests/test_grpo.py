@@ -2,11 +2,6 @@
 
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from statistics import fmean
 
@@ -295,22 +290,25 @@ def test_plan_and_code_are_trained_apart(cfg, monkeypatch):
     assert {"rewards/kernelrl/mean", "rewards/plan/mean"} <= read_log(folder / "log.jsonl")[0].keys()
 
 
-def test_a_reward_that_needs_known_kernels_says_so(tmp_path):
-    cfg = training_config(tmp_path)
-    write_data(cfg)
-    sft.run(cfg)
-    (Path(cfg.grpo.references)).unlink()
+def test_a_reward_that_needs_known_kernels_says_so(cfg, tmp_path):
+    cfg.grpo.references = str(tmp_path / "sft_train.parquet")
     cfg.reward = {"name": "cold", "terms": {"similarity": {"weight": 0.1}}}
     with pytest.raises(UserError, match=r"sft_train.parquet: no such file"):
         grpo.run(cfg)
 
 
-@pytest.fixture
-def cfg(tmp_path):
-    cfg = training_config(tmp_path)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The overrides with which a run goes on from a data set and an SFT policy."""
+    cfg = training_config(tmp_path_factory.mktemp("trained"))
     write_data(cfg)
     sft.run(cfg)
-    return cfg
+    return [f"curate.folder={cfg.curate.folder}", f"sft.folder={cfg.sft.folder}"]
+
+
+@pytest.fixture
+def cfg(trained, tmp_path):
+    return training_config(tmp_path, *trained)
 
 
 def logits(policy):
@@ -373,16 +371,15 @@ def test_what_is_missing_is_one_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_no_record_is_lost_or_doubled(cfg):
-    script = f"from curated import *; from kernelrl import grpo; grpo.run(training_config({cfg.output_dir!r}))"
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
-    ledger = Path(cfg.grpo.folder) / "records" / "rank0.jsonl"
+def test_killed_at_any_moment_no_record_is_lost_or_doubled(cfg, trained, server, tmp_path):
+    ledger, output = Path(cfg.grpo.folder) / "records" / "rank0.jsonl", tmp_path / "output"
+    command = ("curated:run", "kernelrl.grpo", cfg.output_dir, trained)
+
+    def length():
+        return ledger.stat().st_size if ledger.exists() else 0
+
     for _ in range(3):  # each time as soon as a batch has reached the ledger
-        size = ledger.stat().st_size if ledger.exists() else 0
-        process = subprocess.Popen([sys.executable, "-c", script], env=environment)
-        while process.poll() is None and (not ledger.exists() or ledger.stat().st_size <= size):
-            time.sleep(0.02)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL, "it was still at work"
-    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+        size = length()
+        server.kill_at(lambda size=size: length() > size, *command, folder=tmp_path, output=output)
+    assert server.start(*command, folder=tmp_path, output=output).wait() == 0, output.read_text()
     assert ids(Path(cfg.grpo.folder)) == EVERY_ID

@@ -1,12 +1,7 @@
 """The pipeline: what it checks before long work, and the whole of it at toy scale, killed and resumed."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,7 +64,7 @@ def test_a_stage_that_has_finished_needs_nothing(tmp_path, monkeypatch):
 
 
 TOY = [
-    *(sys.executable, "-m", "kernelrl.cli", "pipeline", "recipe=toy", "tracker=none", "output_dir=out"),
+    *("pipeline", "recipe=toy", "tracker=none", "output_dir=out"),
     *("tasks.num_train=24", "curate.num_triples=16"),
     *("sft.trainer.max_steps=6", "sft.trainer.save_steps=2", "eval.max_new_tokens=64"),
     *("grpo.trainer.per_device_train_batch_size=4", "grpo.trainer.max_completion_length=64"),
@@ -77,9 +72,8 @@ TOY = [
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_killed_in_every_stage_it_goes_on_and_loses_and_doubles_nothing(tmp_path):
-    out = tmp_path / "out"
+def test_killed_in_every_stage_it_goes_on_and_loses_and_doubles_nothing(tmp_path, tmp_path_factory, server):
+    out, said = tmp_path / "out", tmp_path_factory.mktemp("said") / "output"
     moments: dict[str, Callable[[], bool]] = {
         "curate": lambda: _num_lines(out / "verified" / "records") >= 1,
         "sft": lambda: any((out / "sft" / "checkpoints").glob("checkpoint-*/seal.json")),
@@ -87,9 +81,9 @@ def test_killed_in_every_stage_it_goes_on_and_loses_and_doubles_nothing(tmp_path
         "eval": lambda: _num_lines(out / "eval" / "sft" / "records") >= 1,
     }
     for name, moment in moments.items():
-        _run_until(tmp_path, moment)
+        server.kill_at(moment, "kernelrl.cli:main", TOY, folder=tmp_path, output=said)
         assert not (out / ("data" if name == "curate" else name) / "done.json").exists(), f"{name} was not interrupted"
-    finished = subprocess.run(TOY, cwd=tmp_path, capture_output=True, text=True)
+    finished = server.run(*TOY, folder=tmp_path)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     for folder in out.rglob("records"):
         ledger = Ledger(folder)
@@ -104,24 +98,13 @@ def test_killed_in_every_stage_it_goes_on_and_loses_and_doubles_nothing(tmp_path
         steps = [json.loads(line)["step"] for line in log.read_text().splitlines()]
         assert steps == sorted(steps), log
 
-    again = subprocess.run(TOY, cwd=tmp_path, capture_output=True, text=True)
+    again = server.run(*TOY, folder=tmp_path)
     assert again.returncode == 0, again.stderr
     assert again.stderr.count("finished earlier") == 4
     assert list(json.loads((out / "results.json").read_text())["policies"]) == ["base", "sft", "grpo"]
-    other = subprocess.run([*TOY, "seed=1"], cwd=tmp_path, capture_output=True, text=True)
+    other = server.run(*TOY, "seed=1", folder=tmp_path)
     assert other.returncode == 2 and "holds a run with other settings" in other.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
-
-
-def _run_until(folder: Path, moment: Callable[[], bool]) -> None:
-    """Start the pipeline and kill it, children included, as soon as the moment has come."""
-    with open(folder.parent / "log.txt", "ab") as log:
-        process = subprocess.Popen(TOY, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-        while not moment():
-            assert process.poll() is None, Path(log.name).read_text()[-5000:]
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def _num_lines(folder: Path) -> int:

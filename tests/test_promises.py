@@ -5,6 +5,7 @@ Static rules are off where a promise must hold without them.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from executor_cases import FAST, judge
 from kernelrl import dialects
 from kernelrl.errors import TaskError
 from kernelrl.executor import Executor, ExecutorSettings, machine, make_executor
+from kernelrl.executor.contest.distributions import DISTRIBUTIONS, redraw
 from kernelrl.executor.judging.arena import Case, Shape
 from kernelrl.executor.judging.compare import Expected
-from kernelrl.executor.judging.distributions import DISTRIBUTIONS, redraw
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality import symbols
 from kernelrl.task import Task
@@ -28,6 +29,13 @@ from kernelrl.task import Task
 def executor(executor_cache: Path) -> Iterator[Executor]:
     """The dynamic defences alone."""
     with make_executor({**FAST, "cache_dir": str(executor_cache), "static_rules": False}) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def judging(executor_cache: Path) -> Iterator[Executor]:
+    """All defences."""
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
         yield engine
 
 
@@ -153,15 +161,14 @@ def test_a_modules_symbols_show_whom_it_calls() -> None:
     assert symbols.foreign(operators, "torch", cuda=False) == operators[:1]
 
 
-def test_a_pasted_name_does_not_hide_a_call(executor_cache: Path) -> None:
+def test_a_pasted_name_does_not_hide_a_call(judging: Executor) -> None:
     """The text says `sg` and `emm_`; the module says `sgemm_`."""
     hidden = RIGHT.replace(
         "void kernel",
         '#define JOIN2(a, b) a%:%:b\n#define JOIN(a, b) JOIN2(a, b)\nextern "C" void JOIN(sge, mm_)(...);\nvoid kernel',
     ).replace("int64_t n", "if (a == nullptr) JOIN(sge, mm_)(0);\n  int64_t n")
-    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
-        verdict = judge(engine, hidden)
-    assert rules(verdict) <= {"library_symbol", "forbidden_cpp"} and verdict.status == "illegal"
+    verdict = judge(judging, hidden)
+    assert verdict.status == "illegal" and "library_symbol" in rules(verdict)
 
 
 # 7: hidden seeds, distributions and shapes, in the task's precision
@@ -320,20 +327,22 @@ def test_torch_compile_is_a_second_baseline(executor_cache: Path) -> None:
 # 9 is in test_executor_faults.py; 10:
 
 
-def test_a_verdict_of_other_settings_is_another_verdict(executor_cache: Path) -> None:
+def test_a_verdict_of_other_settings_is_another_verdict(executor_cache: Path, judging: Executor) -> None:
     source = KERNELS["wrong"] + "\n# settings"
-    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
-        assert not judge(engine, source).cached and judge(engine, source).cached
+    assert not judge(judging, source).cached and judge(judging, source).cached
     with make_executor({**FAST, "trials": 3, "cache_dir": str(executor_cache)}) as engine:
         assert not judge(engine, source).cached
 
 
-def test_every_dialects_example_is_an_honest_candidate(executor_cache: Path) -> None:
+@pytest.mark.parametrize("name", dialects.names())
+def test_every_dialects_example_is_an_honest_candidate(judging: Executor, name: str) -> None:
+    """CUDA's is compiled and not run: there is no GPU."""
+    if name == "cuda" and shutil.which("nvcc") is None:
+        pytest.skip("nvcc is not on PATH")
     task = dialects.EXAMPLE_TASK.replace("1024, 1024", "64, 256")
-    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
-        for name in dialects.names():
-            verdict = judge(engine, dialects.get(name).example, task, name)
-            assert verdict.correct or name == "cuda", verdict.feedback
+    verdict = judge(judging, dialects.get(name).example, task, name)
+    assert verdict.status == ("not_run" if name == "cuda" else "correct"), verdict.feedback
+    assert not verdict.violations
 
 
 # what memory a candidate needs is measured from outside, too

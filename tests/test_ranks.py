@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from conftest import TOY, TOY_SFT
 from kernelrl import configs
 from kernelrl.errors import UserError
 from kernelrl.records import Ledger
@@ -20,8 +21,6 @@ from kernelrl.stage_folder import read_log
 from kernelrl.training import interruption
 from kernelrl.training.interruption import Interrupted
 from kernelrl.training.ranks import share_batch, trainer_fields
-
-SMALL = ("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16")
 
 
 @pytest.mark.parametrize(
@@ -83,24 +82,13 @@ def test_a_signal_stops_at_once_or_when_the_block_ends():
             signal.signal(number, handler)
 
 
-def kernelrl(*words: object) -> list[str]:
-    return [sys.executable, "-m", "kernelrl.cli", *map(str, words)]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    subprocess.run(kernelrl("curate", *SMALL, f"output_dir={folder}"), check=True, capture_output=True)
-    return folder / "data"
-
-
-def train(data: Path, folder: Path, *words: str) -> Path:
-    command = kernelrl(
-        "sft", *SMALL, f"curate.folder={data}", f"output_dir={folder}", "sft.trainer.max_steps=6", *words
+def command(stage: str, toy: Path, folder: Path, *words: str) -> list[str]:
+    """A stage that goes on from the toy run, shared out between two processes."""
+    inputs = (
+        (f"curate.folder={toy}/data", f"sft.folder={toy}/sft") if stage == "grpo" else (f"curate.folder={toy}/data",)
     )
-    done = subprocess.run([*command, "sft.trainer.logging_steps=1"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder / "sft"
+    shared = (*TOY, *TOY_SFT, *inputs, f"output_dir={folder}", "launcher.processes=2")
+    return [sys.executable, "-m", "kernelrl.cli", stage, *shared, *words]
 
 
 def losses(folder: Path) -> torch.Tensor:
@@ -108,55 +96,45 @@ def losses(folder: Path) -> torch.Tensor:
 
 
 def assert_alike(one: Path, other: Path) -> None:
-    assert len(losses(one)) == 6
+    assert len(losses(one)) == 12
     torch.testing.assert_close(losses(one), losses(other), rtol=1e-3, atol=0)
     weights = [load_file(folder / "final" / "model.safetensors") for folder in (one, other)]
+    assert weights[0].keys() == weights[1].keys()
     for name, weight in weights[0].items():
         torch.testing.assert_close(weight, weights[1][name], rtol=0, atol=2e-3)
 
 
-@pytest.fixture(scope="module")
-def one(data, tmp_path_factory):
-    """What one rank learns."""
-    return train(data, tmp_path_factory.mktemp("one"))
-
-
 @pytest.mark.slow
-def test_two_ranks_learn_what_one_learns(one, data, tmp_path):
-    assert_alike(one, train(data, tmp_path, "launcher.processes=2"))
+def test_two_ranks_that_are_told_to_stop_go_on_and_learn_what_one_learns(toy, tmp_path):
+    stopped = command("sft", toy, tmp_path, "sft.trainer.save_steps=1000")
+    folder = tmp_path / "sft"
+    with subprocess.Popen(stopped, stderr=subprocess.PIPE, text=True) as running:
+        while len(read_log(folder / "log.jsonl")) < 2:
+            assert running.poll() is None
+            time.sleep(0.02)
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=300)
+    assert running.returncode == 75 and "the same command goes on" in said
+    (checkpoint,) = (folder / "checkpoints").glob("checkpoint-*")
+    assert checkpoint.name == f"checkpoint-{len(losses(folder))}"
+    done = subprocess.run(stopped, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert_alike(toy / "sft", folder)
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("parallel", ["zero2", "zero3", "fsdp2"])
-def test_ranks_that_share_the_model_learn_what_one_learns(one, data, tmp_path, parallel):
-    assert_alike(one, train(data, tmp_path, "launcher.processes=2", f"parallel={parallel}"))
+def test_ranks_that_share_the_model_learn_what_one_learns(toy, tmp_path, parallel):
+    done = subprocess.run(command("sft", toy, tmp_path, f"parallel={parallel}"), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert_alike(toy / "sft", tmp_path / "sft")
 
 
 @pytest.mark.slow
-def test_a_run_that_is_told_to_stop_saves_a_checkpoint_and_goes_on(data, tmp_path):
-    whole = train(data, tmp_path / "whole", "sft.trainer.max_steps=60")
-    command = kernelrl("sft", *SMALL, f"curate.folder={data}", f"output_dir={tmp_path}", "sft.trainer.max_steps=60")
-    command += ["sft.trainer.logging_steps=1", "sft.trainer.save_steps=1000", "launcher.processes=2"]
-    log = tmp_path / "sft" / "log.jsonl"
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
-        while not log.exists() or len(log.read_text().splitlines()) < 3:
-            assert running.poll() is None
-            time.sleep(0.1)
-        running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=60)
-    assert running.returncode == 75 and "the same command goes on" in said
-    (checkpoint,) = (tmp_path / "sft" / "checkpoints").glob("checkpoint-*")
-    assert checkpoint.name == f"checkpoint-{len(losses(tmp_path / 'sft'))}"
-    assert subprocess.run(command, capture_output=True).returncode == 0
-    assert len(losses(whole)) == 60
-    torch.testing.assert_close(losses(whole), losses(tmp_path / "sft"), rtol=1e-2, atol=0)
-
-
-@pytest.mark.slow
-def test_the_main_rank_judges_for_all(data, tmp_path):
-    policy = train(data, tmp_path)
-    words = [f"curate.folder={data}", f"output_dir={tmp_path}", f"sft.folder={policy}", "launcher.processes=2"]
-    subprocess.run(kernelrl("grpo", *SMALL, *words), check=True, capture_output=True)
+def test_the_main_rank_judges_for_all(toy, tmp_path):
+    words = (f"sft.folder={toy}/sft", "grpo.trainer.max_completion_length=64")
+    done = subprocess.run(command("grpo", toy, tmp_path, *words), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     records = list(Ledger(tmp_path / "grpo" / "records"))
     assert [record.id for record in records] == [f"grpo/{step}/{index}" for step in range(3) for index in range(16)]
     for start in range(0, len(records), 4):

@@ -34,12 +34,16 @@ def ids(ledger):
 
 
 def test_records_round_trip(tmp_path):
-    ledger = Ledger(tmp_path / "records")
+    folder = tmp_path / "run" / "records"
+    ledger = Ledger(folder)
     assert list(ledger) == []
     records = [make("a", rewards={"correct": 1.0}, reward=1.5), make("b", completion="line\nü \u2028 \0 end")]
     ledger.append(records)
     ledger.append([])
     assert list(ledger) == records and ledger.skipped == 0
+    Ledger(folder).append([make("c")])  # as a resumed run does
+    assert ids(ledger) == ["a", "b", "c"]
+    assert ledger.path.read_bytes().count(b"\n") == 3, "one line for each record"
 
 
 def test_a_torn_line_is_skipped_counted_and_loses_only_itself(tmp_path):

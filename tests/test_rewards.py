@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from kernelrl.candidate import Completion
 from kernelrl.errors import UserError
 from kernelrl.rewards import Context, make_reward, names
-from kernelrl.rewards.similarity import PADDING, bleu
+from kernelrl.rewards.similarity import PADDING, bleu, bleu_of
 from kernelrl.rewards.speedup import rounded
 from kernelrl.verdict import Memory, Speedup, TrialError, Verdict, Violation
 
@@ -290,6 +290,15 @@ def test_bleu_of_token_ids_by_hand():
     candidates = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 3, 9, PADDING], [8, 8, PADDING, PADDING, PADDING]])
     partial = (3 / 4 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4) * math.exp(1 - 5 / 4)
     assert bleu(candidates, references).tolist() == pytest.approx([1.0, partial, 0.0])
+
+
+def test_bleu_of_texts_by_hand():
+    """Of `x = a + b` against `x = a - b`: 4/5, (2+1)/(4+1), (1+1)/(3+1), (0+1)/(2+1). One token has no longer grams."""
+    partial = (4 / 5 * 3 / 5 * 1 / 2 * 1 / 3) ** (1 / 4)
+    assert bleu_of(["x = a + b", "pass"], [["x = a - b"], ["pass"]]).tolist() == pytest.approx([partial, 1.0])
+    assert bleu_of(["pass"], [["pass", "y"]]).tolist() == [1.0]
+    shorter = bleu_of(["x y z"], [["x y", "x y z w"]])  # of two lengths as close the shorter: no penalty
+    assert shorter.tolist() == [1.0]
 
 
 def test_a_gram_counts_no_more_often_than_in_the_reference():

@@ -1,12 +1,6 @@
 """SFT: what it leaves behind, and how it goes on after a kill."""
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -189,26 +183,20 @@ def test_every_trainer_config_is_one_that_trl_takes(overrides, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_ends_with_the_same_policy(tmp_path):
+def test_killed_at_any_moment_it_ends_with_the_same_policy(tmp_path, server):
     overrides = ["sft.trainer.max_steps=30", "sft.trainer.save_steps=3"]
     whole, killed = (training_config(tmp_path / name, *overrides) for name in ("whole", "killed"))
     write_data(whole)
     write_data(killed)
     expected = weights(sft.run(whole) / "final")
-    cfg = f"training_config({str(tmp_path / 'killed')!r}, *{overrides})"
-    cfg = f"training_config({str(tmp_path / 'killed')!r}, *{overrides})"
-    script = f"from curated import *; from kernelrl import sft; sft.run({cfg})"
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
-    for moment in (6.0, 8.0, 10.0):
-        process = subprocess.Popen([sys.executable, "-c", script], env=environment)
-        time.sleep(moment)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+    log, output = Path(killed.sft.folder) / "log.jsonl", tmp_path / "output"
+    command = ("curated:run", "kernelrl.sft", killed.output_dir, overrides)
+    for steps in (2, 10, 19):  # before the first checkpoint, and between others
+        server.kill_at(lambda steps=steps: len(read_log(log)) >= steps, *command, folder=tmp_path, output=output)
+    assert server.start(*command, folder=tmp_path, output=output).wait() == 0, output.read_text()
     resumed = weights(tmp_path / "killed" / "sft" / "final")
     assert all(torch.equal(expected[name], resumed[name]) for name in expected)
-    log = [json.loads(line) for line in (tmp_path / "killed" / "sft" / "log.jsonl").read_text().splitlines()]
-    assert [entry["step"] for entry in log if "loss" in entry] == list(range(1, 31))
+    assert [entry["step"] for entry in read_log(log) if "loss" in entry] == list(range(1, 31))
 
 
 def test_it_watches_the_loss_on_held_out_triples_when_asked_to(cfg):

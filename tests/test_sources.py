@@ -595,8 +595,7 @@ def test_published_kernels_enter_a_data_set_like_all_others_by_their_verdict(tmp
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     overrides = ["tasks=table", f"tasks.path={tmp_path}", "tasks.columns.kernel=kernel", "teacher=paired"]
     overrides += ["tasks.columns.dialect=dialect", "filters.min_ms=0", f"output_dir={tmp_path}/out"]
-    train = {seed: load("table", tmp_path, seed=seed).train for seed in range(9)}
-    seed = next(seed for seed, tasks in train.items() if any("relu" in task.source for task in tasks))
+    seed = next(n for n in range(9) if any("relu" in task.source for task in load("table", tmp_path, seed=n).train))
     cfg = compose_config("curate", [*overrides, f"tasks.seed={seed}", f"executor.cache_dir={executor_cache}"])
     folder = curate.run(cfg)
     assert json.loads((folder / "summary.json").read_text())["proposals_by_status"] == {"correct": 1, "incorrect": 1}

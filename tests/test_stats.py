@@ -28,6 +28,23 @@ def test_interval_holds_the_median():
     assert median_interval(ratios, level=0.5)[0] >= low
 
 
+@pytest.mark.parametrize(
+    ("count", "level", "distance"),
+    [
+        (7, 0.95, 11 / 15),  # between the first, which covers 63/64, and the second, which covers 7/8
+        (7, 63 / 64, 0.0),
+        (6, 0.95, 5 / 14),
+        (15, 0.5, 5.734952),
+        (3, 0.1, 13 / 14),
+        (5, 0.95, 0.0),  # too few: their range
+        (2, 0.1, 0.0),
+    ],
+)
+def test_the_ends_of_the_interval_lie_between_order_statistics(count, level, distance):
+    """Of the values 0, 1, …: computed by hand from the binomial distribution."""
+    assert median_interval(np.arange(count), level) == pytest.approx((distance, count - 1 - distance), abs=1e-6)
+
+
 def test_interval_of_equal_values_is_that_value():
     assert median_interval([2.0] * 9) == (2.0, 2.0)
     assert median_interval([2.0]) == (2.0, 2.0)
@@ -54,6 +71,17 @@ def test_ratio_interval_resamples_tasks_not_samples():
     independent_low, independent_high = ratio_interval([1, 0] * 50, [1] * 100)
     assert high - low > 2.5 * (independent_high - independent_low)
     assert low < 0.5 < high
+
+
+def test_ratio_intervals_depend_on_the_level_and_on_nothing_that_is_left_to_chance():
+    run, other = ([3, 1, 4, 1, 5], [6] * 5), ([2, 2, 3, 0, 4], [6] * 5)
+    for interval in (
+        lambda **how: ratio_interval(*run, **how),
+        lambda **how: ratio_difference_interval(run, other, **how),
+    ):
+        (low, high), (inner_low, inner_high) = interval(), interval(level=0.5)
+        assert low < inner_low < inner_high < high
+        assert interval() == (low, high)
 
 
 def test_ratio_interval_with_missing_samples():
@@ -117,6 +145,7 @@ def test_holm_by_hand():
     """0.01 x 4, 0.02 x 3, 0.03 x 2 (never below the one before), 0.5 x 1."""
     assert holm([0.03, 0.01, 0.5, 0.02]) == pytest.approx([0.06, 0.04, 0.5, 0.06])
     assert holm([0.4, 0.6]) == pytest.approx([0.8, 0.8]) and holm([]) == []
+    assert holm([0.7, 0.6]) == [1.0, 1.0]
 
 
 def test_the_interval_of_a_mean_of_few_values_is_students():

@@ -17,7 +17,6 @@ from kernelrl.data.sources.synthetic import make_task
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, write_table
 from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
-from kernelrl.executor import make_executor
 from kernelrl.executor.api import Request
 from kernelrl.policies.models import save_policy, train_tokenizer
 from kernelrl.policies.prompts import build_prompt
@@ -177,16 +176,16 @@ def test_prompts_show_an_example_of_the_tasks_category():
 
 
 @pytest.mark.parametrize("dialect", ["cpp", "triton"])
-def test_the_examples_are_correct(dialect, executor_cache):
+def test_the_examples_are_correct(dialect, kept_executor, executor_cache):
     requests = []
     for category in CATEGORIES:
         program, kernel = dialects.example(dialect, category)
         task = Task(id=category, source=program)
         requests.append(Request(task=task, candidate=Candidate(source=kernel, dialect=dialect), dialect=dialect))
-    assert judge(requests, executor_cache) == dict.fromkeys(CATEGORIES, "correct")
+    assert judge(requests, kept_executor, executor_cache) == dict.fromkeys(CATEGORIES, "correct")
 
 
-def judge(requests, cache):
+def judge(requests, make_executor, cache):
     with make_executor({"timing": False, "cache_dir": str(cache), "run_timeout_s": 60.0}) as executor:
         verdicts = executor.evaluate(requests)
     return {verdict.task_id: verdict.feedback if not verdict.correct else "correct" for verdict in verdicts}
@@ -270,11 +269,9 @@ def inductor(dialect, levels=None, timeout_s=120.0):
 
 
 @pytest.mark.parametrize("dialect", ["cpp", "triton"])
-@pytest.mark.parametrize("programs", [CONVERTIBLE, LIBRARY], ids=["own", "library"])
-def test_inductors_kernels_stand_alone(dialect, programs, executor_cache):
-    tasks = [Task(id=name, source=source) for name, source in programs.items()]
-    if programs is CONVERTIBLE:
-        tasks.append(make_task(("add_bias", "gelu", "layer_norm", "logsumexp"), 96, 200))
+def test_inductors_kernels_stand_alone(dialect, kept_executor, executor_cache):
+    tasks = [Task(id=name, source=source) for name, source in (CONVERTIBLE | LIBRARY).items()]
+    tasks.append(make_task(("add_bias", "gelu", "layer_norm", "logsumexp"), 96, 200))
     teacher = inductor(dialect)
     proposals = list(teacher.proposals(tasks, dialect))
     assert teacher.summary() == {"tasks": len(tasks), "converted": len(tasks), "not_converted": {}}
@@ -286,7 +283,7 @@ def test_inductors_kernels_stand_alone(dialect, programs, executor_cache):
         assert "Plan:" in proposal.reasoning and proposal.level == "fused"
         candidate = Candidate(source=proposal.source, dialect=dialect)
         requests.append(Request(task=task, candidate=candidate, dialect=dialect))
-    assert judge(requests, executor_cache) == {task.id: "correct" for task in tasks}
+    assert judge(requests, kept_executor, executor_cache) == {task.id: "correct" for task in tasks}
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from kernelrl.data.graph.graph import Dials
 from kernelrl.data.sources.synthetic import make_task
 from kernelrl.data.teachers import make_teacher
 from kernelrl.data.teachers.template.levels import LEVELS
-from kernelrl.executor import make_executor
 from kernelrl.executor.api import Request
 from kernelrl.task import Task
 
@@ -80,7 +79,7 @@ PROGRAMS = {
 }
 
 
-def judge(requests, cache):
+def judge(requests, make_executor, cache):
     settings = {"timing": False, "trials": 2, "cache_dir": str(cache), "run_timeout_s": 30.0}
     with make_executor(settings) as executor:
         return executor.evaluate(requests)
@@ -93,25 +92,25 @@ def requests_of(each, dialect, which):
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_kernels_are_correct_on_hidden_inputs(dialect, executor_cache):
+def test_kernels_are_correct_on_hidden_inputs(dialect, kept_executor, executor_cache):
     names = list(PROGRAMS)
     requests = [
         request
         for number, name in enumerate(names)
         for request in requests_of(PROGRAMS[name], dialect, {0, number % len(LEVELS)})
     ]
-    verdicts = judge(requests, executor_cache)
+    verdicts = judge(requests, kept_executor, executor_cache)
     wrong = [(r.task.id, v.status, v.feedback) for r, v in zip(requests, verdicts, strict=True) if not v.correct]
     assert not wrong
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_most_synthesised_tasks_get_a_correct_kernel(dialect, executor_cache):
+def test_most_synthesised_tasks_get_a_correct_kernel(dialect, kept_executor, executor_cache):
     stream = tasks(1, Dials(**SMALL))
     drawn = [next(stream) for _ in range(24)]
     requests = [request for each in drawn if propose(each, dialect) for request in requests_of(each, dialect, [0])]
-    correct = sum(verdict.correct for verdict in judge(requests, executor_cache))
+    correct = sum(verdict.correct for verdict in judge(requests, kept_executor, executor_cache))
     assert correct >= 0.9 * len(drawn)
 
 

@@ -22,6 +22,7 @@ Status = Literal[
     "not_run",
     "infrastructure",
 ]
+ParameterSource = Literal["keyed", "by_name", "same_seed"]
 Stage = Literal["none", "parsed", "legal", "compiled", "ran", "correct"]
 STAGES: tuple[Stage, ...] = ("none", "parsed", "legal", "compiled", "ran", "correct")
 
@@ -186,6 +187,13 @@ class Verdict(_Frozen):
     """None: not measured, as on a GPU, in Triton's interpreter, or where the first call already failed."""
     construction: Construction | None = None
     """None: the candidate was not loaded."""
+    parameters: ParameterSource | None = None
+    """How the candidate got the reference's parameters and buffers.
+
+    `keyed`: hidden values, drawn alike on both sides. `by_name`: hidden values, of which those that the candidate draws
+    in another way or order than the reference were given to it by name or shape. `same_seed`: the values that the
+    program's initialisers make, from the same seed, because the reference is not reliable with others or the protocol
+    wants it so. None: the reference has no parameters, or the candidate did not run."""
     operators: dict[str, int] | None = None
     """Library operators that ran in one traced call, with counts; None: not traced."""
     build: Build | None = None

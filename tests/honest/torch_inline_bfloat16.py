@@ -1,6 +1,7 @@
 # honest: torch's own load_inline with its type for bfloat16, threads by OpenMP
 # task: matmul_bf16
 # dialect: cpp
+# loader: torch
 import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline

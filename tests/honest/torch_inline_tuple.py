@@ -1,6 +1,7 @@
 # honest: torch's own load_inline; the kernel allocates its outputs and returns a tuple
 # task: max_first
 # dialect: cpp
+# loader: torch
 import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline

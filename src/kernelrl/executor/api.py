@@ -12,7 +12,7 @@ from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
 Distribution = Literal["normal", "uniform", "constant", "ties", "zeros", "negative", "large", "tiny", "denormal"]
-"""Value distributions beside the task's own (`executor/judging/distributions.py`)."""
+"""Value distributions beside the task's own (`executor/contest/distributions.py`)."""
 
 
 Layer = Literal["namespaces", "noexec", "landlock", "seccomp", "pages"]

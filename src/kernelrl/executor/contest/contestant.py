@@ -13,6 +13,7 @@ import ctypes
 import faulthandler
 import importlib
 import importlib.util
+import math
 import mmap
 import os
 import signal
@@ -26,12 +27,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor import wire
+from kernelrl.executor.api import Distribution
 from kernelrl.executor.confinement.sandbox import Limits, confine, tie_to_parent
 from kernelrl.executor.contest import allocator
 from kernelrl.executor.contest.call_region import CallRegion
@@ -43,8 +45,11 @@ from kernelrl.executor.contest.closed_pages import (
     replay,
     work_in_parallel,
 )
+from kernelrl.executor.contest.construction import Construction
+from kernelrl.executor.contest.drawing import Drawing
 from kernelrl.executor.contest.gpu import Gpu, library_share
 from kernelrl.executor.contest.launches import recorded_launches
+from kernelrl.executor.contest.rounding import Rounding
 from kernelrl.executor.legality.reading import read
 from kernelrl.executor.processes.note import Note, describe_operator
 
@@ -153,6 +158,7 @@ class _Contestant:
         self.gpu = gpu
         self.note = note
         self.helper = helper
+        self.model: Any
         self.region: CallRegion | None = None
         self.held: list[list[torch.Tensor]] = []  # what the last two answers describe
         self.args: tuple[Any, ...] = ()
@@ -201,20 +207,45 @@ class _Contestant:
         sys.modules[MODULE_NAME] = self.module
         spec.loader.exec_module(self.module)
         torch.manual_seed(seed)
+        tensors: list[torch.Tensor] = []
         if init is None:
-            arguments = self.module.get_init_inputs()
-        else:
-            arguments = wire.unflatten(init, [_tensor_of(item) for item in init_tensors])
-        torch.manual_seed(seed)
-        self.model = getattr(self.module, entry)(*arguments)
-        if self.gpu is not None:
-            self.model = self.model.to(self.gpu.device)
+            init = wire.flatten(tuple(self.module.get_init_inputs()), tensors)
+            init_tensors = [_literal(tensor) for tensor in tensors]
+        self.entry, self.init, self.init_tensors, self.seed = entry, init, init_tensors, seed
+        parameters = self._construct(Construction(None, {}))
         if compiled:
             self.model = torch.compile(self.model)
-        tensors: list[torch.Tensor] = []
-        self.held = [tensors]
-        form = wire.flatten(tuple(arguments), tensors)
-        return {"loaded": True, "init": form, "init_tensors": [_literal(tensor) for tensor in tensors]}
+        return {"loaded": True, "init": init, "init_tensors": init_tensors, "parameters": parameters}
+
+    def do_construct(self, fd: int, size: int, hidden: str, given: list[dict[str, Any]]) -> dict[str, Any]:
+        """Construct the model again, with hidden random draws and given values for some of what it registers.
+
+        Args:
+            fd: the memory in which the given values lie.
+            size: of that memory (in bytes).
+            hidden: seed of the hidden draws.
+            given: for each value the number of the registration, dtype, shape and offset.
+        """
+        with mmap.mmap(fd, size, prot=mmap.PROT_READ) as memory:
+            os.close(fd)
+            values = {item["number"]: _value_at(memory, item) for item in given}
+        self.held = []
+        del self.model  # its memory is free before the next one takes some
+        return {"parameters": self._construct(Construction(hidden, values))}
+
+    def _construct(self, construction: Construction) -> dict[str, Any]:
+        """Call the constructor; the report says what it drew and registered."""
+        arguments = wire.unflatten(self.init, [_tensor_of(item) for item in self.init_tensors])
+        torch.manual_seed(self.seed)
+        with construction.watching():
+            self.model = getattr(self.module, self.entry)(*arguments)
+        report = construction.report(self.model)
+        if self.gpu is not None:
+            self.constructed = construction.values  # stays where the report says while the model goes to the device
+            self.model = self.model.to(self.gpu.device)
+        torch.manual_seed(self.seed)
+        self.held = []
+        return report
 
     def do_attach(self, *fds: int, sizes: list[int]) -> dict[str, Any]:
         """Map the memory through which inputs arrive and, but on a GPU, that of the tensors of a call."""
@@ -308,24 +339,49 @@ class _Contestant:
             self.gpu.finish()
         return {"done": None, "tensors": []}
 
-    def do_inputs(self, seed: int, sizes: dict[str, int]) -> dict[str, Any]:
-        """Draw inputs by the task's own `get_inputs()`, with other values for some of the module's constants."""
+    def do_inputs(self, seed: int, sizes: dict[str, int], distribution: str = "task") -> dict[str, Any]:
+        """Draw inputs by the task's own `get_inputs()`, with other values for some of the module's constants.
+
+        With a hidden distribution, what it draws has that distribution; the answer then counts the draws.
+        """
         namespace = vars(self.module)
         for name in sizes:
             self.shown.setdefault(name, namespace[name])
         namespace.update(self.shown | sizes)
         torch.manual_seed(seed)
-        self.drawn = _map(tuple(self.module.get_inputs()), torch.Tensor.cpu)
-        return self._report(self.drawn)
+        if distribution == "task":
+            self.drawn = _map(tuple(self.module.get_inputs()), torch.Tensor.cpu)
+            return self._report(self.drawn)
+        with Drawing(cast(Distribution, distribution), seed) as drawing:
+            self.drawn = _map(tuple(self.module.get_inputs()), torch.Tensor.cpu)
+        return self._report(self.drawn) | {"num_drawn": drawing.num_drawn, "num_redrawn": drawing.num_redrawn}
 
     def do_exact(self) -> dict[str, Any]:
-        """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it."""
-        model = copy.deepcopy(self.model)
+        """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it.
+
+        After them comes what rounding in the task's own precision does to each (see `rounding`): the distance to the
+        exact output, or for integers and booleans whether it changes. Without float64 there is none of that.
+        """
         try:
-            outputs = model.double()(*_map(self.args, _to_double))
+            outputs = copy.deepcopy(self.model).double()(*_map(self.args, _to_double))
         except Exception:  # a task may insist on its own precision: then its own outputs are the reference
-            outputs = copy.deepcopy(self.model)(*copy.deepcopy(self.args))
-        return self._report(outputs)
+            return self._report(copy.deepcopy(self.model)(*copy.deepcopy(self.args)))
+        tensors: list[torch.Tensor] = []
+        form = wire.flatten(outputs, tensors)
+        moves = []
+        with contextlib.suppress(Exception):  # an operator that this precision lacks: nothing is known of rounding
+            rounded: list[torch.Tensor] = []
+            with Rounding(self._precision()):
+                wire.flatten(copy.deepcopy(self.model).double()(*_map(self.args, _to_double)), rounded)
+            moves = [_move(*pair) for pair in zip(tensors, rounded, strict=True)]
+        return self._report((outputs, moves)) | {"form": form, "num_outputs": len(tensors)}
+
+    def _precision(self) -> torch.dtype:
+        """The lowest floating-point precision among parameters and inputs."""
+        tensors = list(self.model.parameters())
+        wire.flatten(self.args, tensors)
+        dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+        return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
 
     def do_state(self) -> dict[str, Any]:
         """Digests of what a call of `forward` must leave as it was."""
@@ -434,6 +490,20 @@ def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
         }
         return build(unit)
 
+    loaded: dict[str, Any] = {}
+
+    def once(load: Callable[..., Any]) -> Callable[..., Any]:
+        """A constructor that runs again gets the module that it got before."""
+
+        def load_once(*args: Any, **kwargs: Any) -> Any:
+            key = repr((args, sorted(kwargs.items())))
+            if key not in loaded:
+                loaded[key] = load(*args, **kwargs)
+            return loaded[key]
+
+        return load_once
+
+    @once
     def tvm_load_inline(
         name: str,
         *,
@@ -449,6 +519,7 @@ def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
         path = compiled("tvm_ffi", name, cpp_sources, cuda_sources, functions, *flags)
         return tvm_ffi.load_module(str(path))
 
+    @once
     def torch_load_inline(
         name: str,
         cpp_sources: Any,
@@ -468,7 +539,7 @@ def _route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
         return module
 
     tvm_ffi.cpp.load_inline = tvm_load_inline
-    torch.utils.cpp_extension.load_inline = torch_load_inline  # type: ignore[assignment]
+    torch.utils.cpp_extension.load_inline = torch_load_inline
 
 
 SETTINGS: dict[str, Callable[[], Any]] = {
@@ -495,6 +566,13 @@ def _to_double(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
 
+def _move(exact: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
+    """Distance of a rounded output to the exact one; for integers and booleans, whether it differs."""
+    if exact.is_floating_point():
+        return (rounded.double() - exact.double()).abs()
+    return rounded != exact
+
+
 def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """The same tree with each tensor replaced."""
     if isinstance(value, torch.Tensor):
@@ -509,6 +587,13 @@ def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 def _literal(tensor: torch.Tensor) -> dict[str, Any]:
     """A small tensor by value."""
     return {"dtype": str(tensor.dtype), "shape": list(tensor.shape), "values": tensor.flatten().tolist()}
+
+
+def _value_at(memory: mmap.mmap, item: dict[str, Any]) -> torch.Tensor:
+    """A tensor's values at an offset of mapped memory."""
+    dtype, count = wire.DTYPES[item["dtype"]], math.prod(item["shape"])
+    raw = bytearray(memory[item["offset"] : item["offset"] + count * dtype.itemsize])
+    return torch.frombuffer(raw, dtype=dtype, count=count).reshape(item["shape"])
 
 
 def _tensor_of(item: dict[str, Any]) -> torch.Tensor:

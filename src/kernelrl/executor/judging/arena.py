@@ -48,6 +48,8 @@ class Case:
     expected: list[compare.Expected]
     changed: dict[int, compare.Expected]
     """What the reference makes of the inputs that it changes, by their number; mostly empty."""
+    parameters: int = 0
+    """Number of the hidden parameters with which the outputs were made; 0: those that the task's program makes."""
 
     @cached_property
     def num_bytes(self) -> int:

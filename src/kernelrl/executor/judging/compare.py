@@ -21,8 +21,8 @@ DEFAULT_TOLERANCE = {
 """rtol = atol by dtype, KernelBench's for each precision; integers and booleans must be equal."""
 
 
-OWN_ERRORS = 10.0
-"""A candidate may err this many times as much as the reference does in its own precision, within the tolerance."""
+ROUNDINGS = 3.0
+"""A candidate may err this many times as much as rounding moves the reference (`rounding.Rounding`)."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,9 @@ class Expected:
     reliable: bool
     """Whether the reference in its own precision is finite and well within these bounds itself."""
 
+    indexed: Indexed | None = None
+    """Integers that are indices of sorted values: any order of equal values is right."""
+
     @classmethod
     def around(
         cls,
@@ -48,18 +51,22 @@ class Expected:
         described: dict[str, Any],
         task: Task,
         scaled: bool,
-        slack: float = 0.0,
+        moved: torch.Tensor | None = None,
     ) -> Expected:
         """Bounds `exact ± tolerance`, held in the output's own width (at least float32).
 
         The tolerance is `atol + rtol |exact|` and, where `scaled`, less for small outputs: `atol` counts in units of
         the output's root mean square `s` when that is below 1, because 1e-4 is no tolerance for a softmax over ten
-        thousand columns. It never falls below `OWN_ERRORS` times the largest error that the reference itself makes,
-        and never exceeds `atol + rtol |exact|`:
+        thousand columns. What rounding does to the output is added:
 
-            tolerance = min(atol + rtol |exact|, max(atol min(1, s) + rtol |exact|, OWN_ERRORS max |native - exact|))
+            tolerance = atol min(1, s) + rtol |exact| + ROUNDINGS max(moved, 1.5 median(moved))
 
-        Where the reference itself errs by more than that, the interval reaches to the reference's own value.
+        `moved` comes from float64 and is the same on every machine. Where the reference as the task computes it errs by
+        more than the tolerance, the interval reaches to its own value. Where it overflows, its own value is right, and
+        so is what lies within the tolerance; where the tolerance reaches beyond the dtype, infinity is right.
+
+        Integers and booleans must be equal, except where rounding changes them: there any value is right that lies
+        between the smallest and the largest.
 
         Args:
             exact: the reference's output, in float64 where it is a floating-point one; or `native`, to be held to that.
@@ -67,47 +74,51 @@ class Expected:
             described: description of that output.
             task: names its own tolerances, which are then kept as they are, or none.
             scaled: take the size of the outputs into account.
-            slack: added to the tolerance.
+            moved: how far rounding moves each element; for integers and booleans, whether it does. None: not known.
         """
         default = DEFAULT_TOLERANCE.get(described["dtype"], 0.0)
         atol = default if task.atol is None else task.atol
         rtol = default if task.rtol is None else task.rtol
         form = described["dtype"], described["shape"], described["stride"], described["device"]
         if not exact.is_floating_point():
-            return cls(*form, low=exact, high=exact, nan=None, reliable=torch.equal(exact, native))
-        error = (native.to(torch.float64) - exact).abs()
+            low, high = exact, exact
+            if moved is not None and bool(moved.any()):
+                low, high = torch.where(moved, exact.min(), exact), torch.where(moved, exact.max(), exact)
+            return cls(*form, low, high, nan=None, reliable=bool(((native >= low) & (native <= high)).all()))
         width = torch.float64 if described["dtype"] == "torch.float64" else torch.float32
-        centre, own = exact.to(width), native.to(width)
+        own = native.to(width)
+        centre = torch.where(exact.isnan(), own, exact.to(width))
+        error = (native.to(torch.float64) - exact).abs()
         finite = bool(error.isfinite().all())
-        if not finite:  # where one of them is not, nothing but the reference's own value will do
+        if not finite:
             error.masked_fill_(~error.isfinite(), 0.0)
-        worst = float(error.max()) if error.numel() else 0.0
-        relative = centre.abs().mul_(rtol)
-        unit = _root_mean_square(centre) if finite and centre.numel() else 1.0
-        if scaled and task.atol is None and unit < 1.0:
-            margin = torch.minimum(relative + atol, (relative + atol * unit).clamp_min_(OWN_ERRORS * worst))
-        else:
-            margin = relative.add_(atol)
+        unit = _root_mean_square(centre) if scaled and task.atol is None and finite and centre.numel() else 1.0
+        margin = centre.abs().mul_(rtol).add_(atol * min(1.0, unit))
+        if moved is not None and task.atol is None:
+            margin += ROUNDINGS * _typical_at_least(moved).to(width)
         low, high = centre - margin, centre + margin
-        least = float(margin.min()) if margin.numel() else 0.0
-        if worst > least:
-            far = error > margin
+        far = error > margin
+        reliable = finite and bool((error <= margin / 2).all())
+        if bool(far.any()):
             low = torch.where(far, torch.minimum(low, own - margin), low)
             high = torch.where(far, torch.maximum(high, own + margin), high)
-        if not finite:
-            exactly = ~centre.isfinite()
-            low, high = torch.where(exactly, centre, low), torch.where(exactly, centre, high)
-        reliable = finite and (worst <= least / 4 or bool((error <= margin / 4).all()))
-        if slack:
-            low, high = low - slack, high + slack
-        is_nan = None if finite else centre.isnan()
+        largest = torch.finfo(native.dtype).max
+        low, high = low.masked_fill(low < -largest, -torch.inf), high.masked_fill(high > largest, torch.inf)
+        if finite:
+            return cls(*form, low, high, None, reliable)
+        is_nan = native.isnan() | exact.isnan()
+        low, high = torch.where(centre.isinf(), centre, low), torch.where(centre.isinf(), centre, high)
+        low = torch.where(own.isinf(), torch.minimum(low, own), low)
+        high = torch.where(own.isinf(), torch.maximum(high, own), high)
         return cls(*form, low, high, is_nan, reliable)
 
     def accepts(self, output: torch.Tensor) -> bool:
         """Whether every element lies within its bounds."""
         wide = output.to(self.low.dtype)
+        if self.indexed is not None:
+            return self.indexed.accepts(wide)
         if not wide.is_floating_point():
-            return torch.equal(wide, self.low)
+            return bool(((wide >= self.low) & (wide <= self.high)).all())
         values = wide.numpy()  # NumPy's comparisons take a third of the time of PyTorch's
         inside = values >= self.low.numpy()
         inside &= values <= self.high.numpy()
@@ -144,6 +155,57 @@ class Expected:
             max_rel=max_rel,
             mismatched=share,
         )
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """Indices that a sort gives, and the values that they must find.
+
+    Equal values may come in any order, and each index may be named as often as the reference names it.
+    """
+
+    source: torch.Tensor
+    """The input that is sorted."""
+    dim: int
+    indices: torch.Tensor
+    """The reference's."""
+
+    @classmethod
+    def find(cls, indices: torch.Tensor, inputs: list[torch.Tensor]) -> Indexed | None:
+        """Of which input, and along which dimension, these are the indices of sorted values; None: of none."""
+        if indices.is_floating_point() or indices.dtype == torch.bool or not indices.numel() or not indices.dim():
+            return None
+        for source in inputs:
+            if source.dim() != indices.dim():
+                continue
+            for dim in range(source.dim()):
+                rest = [size for other, size in enumerate(source.shape) if other != dim]
+                if rest != [size for other, size in enumerate(indices.shape) if other != dim]:
+                    continue
+                if int(indices.min()) < 0 or int(indices.max()) >= source.shape[dim]:
+                    continue
+                steps = source.gather(dim, indices.long()).double().diff(dim=dim)
+                if bool((steps >= 0).all()) or bool((steps <= 0).all()):
+                    return cls(source, dim, indices.long())
+        return None
+
+    def accepts(self, output: torch.Tensor) -> bool:
+        """Whether the output finds the same values, and no element more often than the reference does."""
+        found = output.long()
+        if not bool(((found >= 0) & (found < self.source.shape[self.dim])).all()):
+            return False
+        values = self.source.gather(self.dim, found), self.source.gather(self.dim, self.indices)
+        return torch.equal(*values) and self._repeats(found) <= self._repeats(self.indices)
+
+    def _repeats(self, indices: torch.Tensor) -> int:
+        return int((indices.sort(dim=self.dim).values.diff(dim=self.dim) == 0).sum())
+
+
+def _typical_at_least(moved: torch.Tensor) -> torch.Tensor:
+    """Distances, of which one sample may be small by luck, with one and a half times their median as the least."""
+    moved = moved.nan_to_num(0.0, 0.0, 0.0)
+    present = moved[moved > 0]
+    return moved.clamp_min(1.5 * float(present.median())) if present.numel() else moved
 
 
 def _root_mean_square(values: torch.Tensor) -> float:

@@ -16,6 +16,7 @@ from kernelrl.verdict import (
     Construction,
     GpuBuild,
     Memory,
+    ParameterSource,
     Speedup,
     Spent,
     Stage,
@@ -68,6 +69,7 @@ class Findings:
     """Of the confinement of its process, see `Verdict.layers`."""
     construction: Construction | None = None
     draws: str | None = None
+    parameters: ParameterSource | None = None
     log: str = ""
     final: bool = True
     """False: the load on the machine may have decided something."""
@@ -215,6 +217,7 @@ class Findings:
             coverage=self.coverage,
             memory=self.memory,
             construction=self.construction,
+            parameters=self.parameters,
             operators=self.operators,
             layers=tuple(self.layers),
             build=build,

@@ -19,10 +19,10 @@ from kernelrl.errors import InfrastructureError, TaskError
 from kernelrl.executor import machine, wire
 from kernelrl.executor.api import DEFAULT_ARCH, ExecutorSettings, Request
 from kernelrl.executor.building.builder import BadUnit, Builder, shorten
-from kernelrl.executor.judging import compare
+from kernelrl.executor.judging import compare, parameters
 from kernelrl.executor.judging.arena import Arena, Case, num_bytes_of, overlapping
 from kernelrl.executor.judging.findings import Call, Findings
-from kernelrl.executor.judging.reference import Draw, Reference
+from kernelrl.executor.judging.reference import Reference
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality.operators import library_operators
 from kernelrl.executor.legality.reading import READING_S
@@ -110,7 +110,6 @@ def judge(
             contestant = _Contestant(process, ours, settings, cores, found, request.dialect, library, may_learn)
             with cores.preparing(), cores.on_device():
                 contestant.load(source, builder)
-                contestant.close_library()
                 contestant.run_trials(source, builder)
             interpreted = request.dialect == "triton" and settings.device == "cpu"
             if settings.timing and not interpreted:
@@ -205,10 +204,13 @@ class _Contestant:
         self.may_learn = may_learn
         self.interpreted = dialect == "triton" and settings.device == "cpu"
         self.closed: Closed | None = None
+        self.last_parameters = 0  # number of those after which the libraries can be closed
         self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
         self.arena = Arena(ours.arena_bytes, settings)
         self.measures_memory = settings.device == "cpu" and dialect != "triton"
         self.state: dict[str, Any] = {}
+        self.constructed = 0  # number of the hidden parameters that its model has
+        self.report: Any = None  # what its constructor has drawn and registered
         self.outputs: list[list[tuple[int, int]]] = []  # on a GPU, of the last two calls: address and number of bytes
         self.drawn = settings.trials  # draws of the task's own inputs that it has met
 
@@ -239,6 +241,9 @@ class _Contestant:
             raise _Ended("runtime_error", f"Loading failed: {message.get('message', '')}")
         if self.must_build and not found.builds:
             raise self._foul("no_kernel", "nothing was compiled")
+        self.report = message.get("parameters")
+        if self.ours.has_parameters and not self.ours.parameters_vary:
+            found.parameters = "same_seed"
         self.state = self._read_state() | self.process.settings
         found.stage = "compiled"
 
@@ -275,8 +280,8 @@ class _Contestant:
         self.found.stage = "compiled"
         raise _Ended("not_run", f"Compiled for {arch} and not run: there is no GPU here.")
 
-    def close_library(self) -> None:
-        """Close the libraries' code, before any input is there: `__init__` may compute with its parameters."""
+    def _close_library(self) -> None:
+        """Close the libraries' code. Before, `__init__` may compute with its parameters."""
         if not self.library_is_foul or "pages" in self.settings.allow_missing:
             return
         allowed: Allowed = "views" if self.ours.only_moves else "copies"
@@ -285,7 +290,7 @@ class _Contestant:
         except LibraryStaysOpen as error:
             raise self._foul("library_call", str(error)) from None
         except ProcessFailure as error:
-            raise self._broke_off(error, "after it was loaded") from None
+            raise self._broke_off(error, "after it was constructed") from None
         self.found.layers = [*self.process.layers, "pages"]
 
     def run_trials(self, source: str, builder: Builder) -> None:
@@ -298,9 +303,13 @@ class _Contestant:
         with self.cores.holding(self.ours.lock), self.cores.making_reference():
             cases = [self.ours.case(draw) for draw in self.ours.draws()]
             reference_peak = self.ours.peak_memory() if self.measures_memory else None
+            timed = self.settings.timing and not self.interpreted
+            last = self.ours.timed_draw(0) if timed else self.ours.draws()[-1]
+            self.last_parameters = last.parameters
         compare_values = nothing
         for case in cases:
             assert case is not None
+            self._take_parameters(case.parameters, case)
             reply = self._call(
                 case, {"do": "run", "recorded": True, "profiled": found.coverage is None}, compare_values
             )
@@ -319,6 +328,61 @@ class _Contestant:
             raise _Ended(
                 "incorrect", f"Wrong output in {len(found.errors)} of {found.trials} trials: {first.message}{where}."
             )
+
+    def _take_parameters(self, number: int, case: Case) -> None:
+        """Have the candidate construct its model with other parameters, and close the libraries after the last ones."""
+        if number != self.constructed:
+            self._construct_anew(number, case)
+        if number == self.last_parameters and self.closed is None:
+            self._close_library()
+
+    def _construct_anew(self, number: int, case: Case) -> None:
+        """Have the candidate construct its model with the reference's hidden parameters of that number.
+
+        Where it is not sure whether it holds them in a form of its own, a call on the case shows.
+        """
+        self.check_state()
+        ours = self.ours
+        with self.cores.holding(ours.lock), self.cores.making_reference():
+            hidden = ours.hidden(number)
+        given = parameters.match_given(ours.constructed, hidden.given, self.report)
+        report = self._construct(hidden.hidden, given)
+        astray, sure = parameters.find_astray(hidden.report, report)
+        if astray and not sure and self.found.parameters is None and self._accepted(case):
+            astray = {}
+        if astray and (sure or self.found.parameters != "keyed"):
+            with self.cores.holding(ours.lock), self.cores.making_reference():
+                values = ours.values(number, list(astray.values()))
+            self._construct(hidden.hidden, given | dict(zip(astray, values, strict=True)))
+            self.found.parameters = "by_name"
+        self.found.parameters = self.found.parameters or "keyed"
+        self.constructed = number
+        self.outputs.clear()
+        self.state = self._read_state() | self.process.settings
+
+    def _accepted(self, case: Case) -> bool:
+        """Whether a call gives the expected outputs. Nothing is judged by it."""
+        reply = self._call(case, {"do": "run"}, nothing)
+        described, readable = _as_list(reply.get("tensors")), _as_list(self.arena.outputs(reply, self._ask))
+        outputs, errors = self._read(case, reply.get("done"), described, readable, 0)
+        return not errors and all(expected.accepts(output) for expected, output in outputs)
+
+    def _construct(self, hidden: str, given: dict[int, torch.Tensor]) -> Any:
+        timeout = self.settings.load_timeout_s
+
+        def ask(message: dict[str, Any], fds: tuple[int, ...]) -> dict[str, Any]:
+            return self.cores.ask(self.process, message, timeout, fds=fds)
+
+        try:
+            reply = parameters.construct(ask, hidden, given)
+        except ProcessFailure as error:
+            raise _broke_off(error, "while it was constructed again", timeout, self.found) from None
+        if "build" in reply:
+            raise self._foul("build_request", "a build that was not needed when it was first constructed")
+        if "failed" in reply:
+            message = reply.get("message", "")
+            raise _Ended("runtime_error", f"Constructing {ENTRY_POINT} again failed: {message}")
+        return reply.get("parameters")
 
     def _assemble(self, reply: dict[str, Any], source: str, builder: Builder) -> None:
         """Compile the Triton kernels that the interpreter has just run for a named GPU."""
@@ -391,8 +455,13 @@ class _Contestant:
                 recorded = {1 + secrets.randbelow(num_turns)} if not found.calls else set()
                 recorded |= {turn for turn in range(1, 1 + num_turns) if secrets.randbelow(RECORDED_ONE_IN) == 0}
                 extra = {turn: self._draw() for turn in recorded}
-            with cores.on_device(), cores.holding(self.ours.lock), cores.measuring(self.ours.process, self.process):
-                checks = self._time_rows(rows, extra)
+            first = rows[0][0]
+            with cores.preparing(), cores.on_device():
+                self._take_parameters(first.parameters, first)
+            with cores.on_device(), cores.holding(self.ours.lock):
+                self.ours.take_parameters(first.parameters)
+                with cores.measuring(self.ours.process, self.process):
+                    checks = self._time_rows(rows, extra)
             for check in checks:
                 check()
             if found.errors:
@@ -409,7 +478,7 @@ class _Contestant:
         return [self._draw() for _ in range(3 if secrets.randbelow(1000) < 1000 * LONG_ROW else 2)]
 
     def _draw(self) -> Case:
-        case = self.ours.case(Draw(self.drawn))
+        case = self.ours.case(self.ours.timed_draw(self.drawn))
         self.drawn += 1
         assert case is not None
         return case

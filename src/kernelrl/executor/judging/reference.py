@@ -7,7 +7,7 @@ import random
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -15,9 +15,11 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution, ExecutorSettings
-from kernelrl.executor.judging import compare, distributions
+from kernelrl.executor.contest import distributions
+from kernelrl.executor.judging import compare, parameters
 from kernelrl.executor.judging.arena import Arena, Case, Shape, overlapping, span_of, view, write
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
+from kernelrl.executor.judging.parameters import Parameters
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality.operators import only_moves
 from kernelrl.executor.processes.cores import Cores
@@ -27,10 +29,10 @@ from kernelrl.task import Task
 _ALIGNMENT = 64
 _UNSTABLE = frozenset(f"aten::{name}" for name in "sort argsort topk kthvalue median mode unique _unique2".split())
 """Operators whose integer outputs are not determined where values are equal."""
-_UNSCALED = ("constant", "denormal")
-"""Distributions under which outputs may be small because nothing is left of them but rounding."""
-_ULPS = 16
-"""Rounding of the inputs (in units of the last place) whose effect is forgiven where all of them are equal."""
+_UNSCALED = ("denormal",)
+"""Distributions under which a small output may as well be zero."""
+_CHECKED, _REDRAWN, _TIMED = 1, 2, 3
+"""Numbers of the hidden parameters: of further runs on the task's own inputs, on hidden ones, and of the timed runs."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Draw:
     distribution: Distribution | Literal["task"] = "task"
     shape: int = 0
     """0: the shape that the task shows; 1, 2, …: hidden ones."""
+    parameters: int = 0
+    """0: those that the task's program makes; 1, 2, …: hidden ones."""
 
 
 class Reference:
@@ -71,6 +75,10 @@ class Reference:
         self._start = start
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
+        self._hidden: dict[int, Parameters] = {}
+        self._constructed = 0
+        self.has_parameters = self.parameters_vary = False
+        self._loose: list[bool] = []
         self.process = start("library")
         try:
             self._load()
@@ -85,6 +93,7 @@ class Reference:
         loaded = self._ask(self._load_question | unknown, settings.load_timeout_s)
         self.construction_s = loading()
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": self.init_seed}
+        self.constructed: dict[str, Any] = loaded["parameters"]
         sizes = [{}, *self._hidden_sizes()]
         layouts, images = [], []
         for index, each in enumerate(sizes):
@@ -108,6 +117,57 @@ class Reference:
             if index == 0:
                 self._learn_habits(native, image)
         self.varying = self._find_varying(images[0])
+        self._loose = self._find_loose()
+        self.parameters_vary = self._try_parameters()
+
+    def _find_loose(self) -> list[bool]:
+        """Which of the inputs that the task makes constant may have other values: those with which it is reliable."""
+        constant = [not varies for varies in self.varying]
+        choices = [constant]
+        if sum(constant) > 1:
+            choices += [[index == only for index in range(len(constant))] for only, one in enumerate(constant) if one]
+        accepted = [False] * len(constant)
+        if self.draws_nothing or self.settings.oracle == "native":
+            return accepted
+        for choice in choices:
+            self._loose = choice
+            if any(choice) and self._bears(Draw(1)):
+                accepted = [old or new for old, new in zip(accepted, choice, strict=True)]
+                if choice is constant:
+                    break
+        return accepted
+
+    def _try_parameters(self) -> bool:
+        """Whether the reference is reliable with hidden parameters, if it has any."""
+        self.has_parameters = bool(self.constructed["tensors"])
+        if self.settings.seeds == "kernelbench":
+            return False
+        for computed in (True, False):
+            self.take_parameters(0)
+            self._hidden = {number: self._draw_parameters(number, computed) for number in (_CHECKED, _REDRAWN, _TIMED)}
+            self.has_parameters = bool(self.constructed["draws"] or self._hidden[_CHECKED].given)
+            if not self.has_parameters:
+                return False
+            if self._bears(Draw(0, parameters=_CHECKED)):
+                return True
+        return False
+
+    def _bears(self, draw: Draw) -> bool:
+        """Whether the reference on a draw is as reliable as on the task's own inputs and parameters."""
+        try:
+            case, reliable = self._make_case(draw)
+        except TaskError:
+            if not self.process.alive:
+                raise
+            return False
+        if case is None:
+            return False
+        finite = all(item.nan is None for item in case.expected)
+        return reliable or (finite and not self._make_case(Draw(0))[1])
+
+    def _draw_parameters(self, number: int, computed: bool) -> Parameters:
+        seed = self._seed(Draw(number), "parameters")
+        return Parameters(f"{seed}", parameters.draw_given(self.constructed, self._read, seed, computed), {})
 
     def _learn_habits(self, native: dict[str, Any], image: torch.Tensor) -> None:
         """What the reference does that a candidate may then do as well."""
@@ -115,6 +175,9 @@ class Reference:
             not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"]
         )
         self.only_moves = only_moves(native["operators"].keys())
+        inputs = [view(image, place) for place in self.shapes[0].layout["tensors"]]
+        indices = [own for own in self._outputs(native) if not own.is_floating_point()]
+        self.sorts = self.unstable and all(compare.Indexed.find(own, inputs) for own in indices)
         self.returns_input = any(self.arena.owns(described["pointer"]) for described in native["tensors"])
         before = self._ask({"do": "state"})["state"]
         again = self._ask({"do": "run"})
@@ -147,9 +210,11 @@ class Reference:
     def draws(self) -> list[Draw]:
         """The draws of the runs that are checked before timing, those of no use left out. The caller holds `lock`."""
         settings = self.settings
-        planned = [Draw(index) for index in range(settings.trials)]
-        planned += [Draw(index, name) for index, name in enumerate(settings.distributions)]
-        planned += [Draw(0, shape=index) for index in range(1, len(self.shapes))]
+        checked = self._number(_CHECKED)
+        planned = [Draw(index, parameters=checked) for index in range(settings.trials)]
+        planned += [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
+        redrawn = self._number(_REDRAWN)
+        planned += [Draw(index, name, parameters=redrawn) for index, name in enumerate(settings.distributions)]
         return [draw for draw in planned if self.case(draw) is not None]
 
     def renew(self) -> None:
@@ -158,20 +223,40 @@ class Reference:
             self.name_of_draws = secrets.token_hex(4)
             self._cases.clear()
 
+    def timed_draw(self, index: int) -> Draw:
+        """A draw for a timed call: with parameters that no checked run has seen."""
+        return Draw(index, parameters=self._number(_TIMED))
+
+    def _number(self, parameters: int) -> int:
+        return parameters if self.parameters_vary else 0
+
     def case(self, draw: Draw) -> Case | None:
         """The case of that draw, made at its first use; None: the reference itself is not reliable on it.
 
         The caller holds `lock`.
         """
         if draw not in self._cases:
-            self._cases[draw] = self._make_case(draw)
+            hidden = draw.distribution != "task"
+            self._cases[draw] = self._attempt(draw) if hidden else self._make_case(draw)[0]
         return self._cases[draw]
 
-    def _make_case(self, draw: Draw) -> Case | None:
+    def _attempt(self, draw: Draw) -> Case | None:
+        """A case on which the reference may fail or be unreliable; None: it does, or is."""
+        try:
+            case, reliable = self._make_case(draw)
+        except TaskError:
+            if not self.process.alive:
+                raise
+            return None
+        return case if reliable else None
+
+    def _make_case(self, draw: Draw) -> tuple[Case | None, bool]:
+        """A case, and whether the reference in its own precision is well within its bounds."""
         shape = self.shapes[draw.shape]
         image = self._draw_image(draw, shape)
         if image is None:
-            return None
+            return None, False
+        self.take_parameters(draw.parameters)
         self.arena.arrange(shape.layout, self._ask)
         self.arena.put(image, self._ask)
         native = self._ask({"do": "run"})
@@ -179,21 +264,60 @@ class Reference:
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
         outputs = self._outputs(native)
         changed = self._expect_changes(image, shape)
-        slack = self._slack(image, shape, outputs) if draw.distribution == "constant" else [0.0] * len(outputs)
-        if self.settings.oracle == "float64":
-            self.arena.put(image, self._ask)
-            exact = self._outputs(self._ask({"do": "exact"}))
-        else:
-            exact = outputs
-        scaled = self.settings.oracle == "float64" and draw.distribution not in _UNSCALED
+        in_float64 = self.settings.oracle == "float64"
+        scaled = in_float64 and draw.distribution not in _UNSCALED
+        exact, moved = self._exact(image) if in_float64 else (outputs, [])
         expected = [
-            compare.Expected.around(value, own, described, self.task, scaled, extra)
-            for value, own, described, extra in zip(exact, outputs, native["tensors"], slack, strict=True)
+            compare.Expected.around(value, own, described, self.task, scaled, move)
+            for value, own, described, move in zip(
+                exact, outputs, native["tensors"], moved or [None] * len(outputs), strict=True
+            )
         ]
-        if draw.distribution != "task" and not all(item.reliable for item in expected):
-            return None
-        inputs = draw.distribution if not shape.sizes else " ".join(f"{k}={v}" for k, v in shape.sizes.items())
-        return Case(shape, inputs, image, expected, changed)
+        if self.unstable:
+            inputs = [view(image, place) for place in shape.layout["tensors"]]
+            for index, own in enumerate(outputs):
+                indexed = compare.Indexed.find(own, inputs)
+                expected[index] = replace(expected[index], indexed=indexed)
+        name = draw.distribution if not shape.sizes else " ".join(f"{k}={v}" for k, v in shape.sizes.items())
+        case = Case(shape, name, image, expected, changed, draw.parameters)
+        return case, all(item.reliable for item in expected)
+
+    def _exact(self, image: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+        """Outputs in float64, and how far rounding moves each; nothing is known of that where the task has no float64.
+
+        The latter is empty."""
+        self.arena.put(image, self._ask)
+        reply = self._ask({"do": "exact"})
+        tensors: list[Any] = self._outputs(reply)
+        count = reply.get("num_outputs", len(tensors))
+        return tensors[:count], tensors[count:]
+
+    def take_parameters(self, number: int) -> None:
+        """Have the process construct its model with these parameters, unless it has them. The caller holds `lock`."""
+        if number == self._constructed:
+            return
+        self._constructed = -1  # none, if the constructor fails
+        if number == 0:
+            self.constructed = parameters.construct(self._ask, None, {})["parameters"]
+        else:
+            hidden = self._hidden[number]
+            reply = parameters.construct(self._ask, hidden.hidden, hidden.given)
+            self._hidden[number] = replace(hidden, report=reply["parameters"])
+        self._constructed = number
+
+    def hidden(self, number: int) -> Parameters:
+        """Hidden parameters, and what the reference's constructor reports with them. The caller holds `lock`."""
+        if not self._hidden[number].report:
+            self.take_parameters(number)
+        return self._hidden[number]
+
+    def values(self, number: int, registrations: list[int]) -> list[torch.Tensor]:
+        """What the model holds with hidden parameters, by the numbers of its registrations. The caller holds `lock`."""
+        self.take_parameters(number)
+        return [self._read(self._hidden[number].report["tensors"][each]) for each in registrations]
+
+    def _read(self, described: dict[str, Any]) -> torch.Tensor:
+        return self.process.tensor(described)
 
     def _expect_changes(self, image: torch.Tensor, shape: Shape) -> dict[int, compare.Expected]:
         """What the reference has just made of the inputs that it changes, within the tolerance of an output."""
@@ -203,31 +327,22 @@ class Reference:
             expected[index] = compare.Expected.around(values, values, place, self.task, scaled=False)
         return expected
 
-    def _slack(self, image: torch.Tensor, shape: Shape, outputs: list[torch.Tensor]) -> list[float]:
-        """How far each output moves when the inputs are rounded differently.
-
-        On equal inputs a difference such as `x - mean(x)` is all rounding, and what divides by its size magnifies it.
-        """
-        rounded = image.clone()
-        for place in shape.layout["tensors"]:
-            dtype = wire.DTYPES[place["dtype"]]
-            if dtype.is_floating_point and place["bytes"]:
-                flat = rounded[span_of(place)].view(dtype)
-                noise = torch.rand(flat.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
-                flat.copy_(flat.double() * (1 + _ULPS * torch.finfo(dtype).eps * noise))
-        self.arena.put(rounded, self._ask)
-        moved = self._outputs(self._ask({"do": "run"}))
-        distances = [(new.double() - old.double()).abs() for new, old in zip(moved, outputs, strict=True)]
-        return [float(each.max()) if each.numel() and bool(each.isfinite().all()) else 0.0 for each in distances]
-
     def _draw_image(self, draw: Draw, shape: Shape) -> torch.Tensor | None:
-        if self.unstable and draw.distribution in distributions.UNORDERED:
+        """The inputs of a draw; None: the distribution does not apply to this task."""
+        if self.unstable and not self.sorts and draw.distribution in distributions.UNORDERED:
             return None
         drawn = self._ask(self._question(draw, shape.sizes))
         image = self._image(shape.layout, drawn)
-        if draw.distribution == "task" and not self.draws_nothing:
-            return image
         generator = torch.Generator().manual_seed(self._seed(draw, "values"))
+        if not self.draws_nothing and drawn.get("num_drawn", 1):
+            if draw.distribution != "task" and not drawn["num_redrawn"]:
+                return None
+            if draw.index or draw.distribution != "task" or draw.shape:
+                for loose, place in zip(self._loose, shape.layout["tensors"], strict=True):
+                    if loose and place["bytes"]:
+                        values = view(image, place)
+                        write(values, distributions.vary(values, generator))
+            return image
         changed = False
         for varies, place in zip(self.varying, shape.layout["tensors"], strict=True):
             if not varies or not place["bytes"]:
@@ -250,17 +365,20 @@ class Reference:
     def peak_memory(self) -> int:
         """Peak memory of a process that loads the reference and calls it once (in bytes). The caller holds `lock`."""
         if self._peak is None:
-            case = self.case(Draw(0))
+            number = self._number(_CHECKED)
+            case = self.case(Draw(0, parameters=number))
             assert case is not None
             arena = Arena(self.arena_bytes, self.settings)
             with self._start("library") as process:
 
-                def ask(message: dict[str, Any]) -> dict[str, Any]:
-                    return self._ask(message, process=process)
+                def ask(message: dict[str, Any], fds: tuple[int, ...] = ()) -> dict[str, Any]:
+                    return self._ask(message, process=process, fds=fds)
 
                 process.watch_memory()
                 arena.attach(process, self.settings.run_timeout_s)
                 ask(self._load_question | self.init)
+                if number:
+                    parameters.construct(ask, self._hidden[number].hidden, self._hidden[number].given)
                 arena.arrange(case.shape.layout, ask)
                 arena.put(case.image, ask)
                 ask({"do": "run", "recorded": True})
@@ -315,7 +433,8 @@ class Reference:
         return KERNELBENCH_SEED if self.settings.seeds == "kernelbench" else self.settings.seed
 
     def _question(self, draw: Draw, sizes: dict[str, int]) -> dict[str, Any]:
-        return {"do": "inputs", "seed": self._seed(draw), "sizes": sizes}
+        inputs = Draw(draw.index, draw.distribution, draw.shape)  # the same ones with other parameters
+        return {"do": "inputs", "seed": self._seed(inputs), "sizes": sizes, "distribution": draw.distribution}
 
     def _seed(self, draw: Draw, purpose: str = "inputs") -> int:
         """Seeds that a candidate cannot guess from the task or from each other."""
@@ -363,11 +482,15 @@ class Reference:
         return [self.arena.tensor(self.process, item) for item in described]
 
     def _ask(
-        self, message: dict[str, Any], timeout: float | None = None, process: Process | None = None
+        self,
+        message: dict[str, Any],
+        timeout: float | None = None,
+        process: Process | None = None,
+        fds: tuple[int, ...] = (),
     ) -> dict[str, Any]:
         process, timeout = process or self.process, timeout or self.settings.run_timeout_s
         try:
-            reply = self._cores.ask(process, message, timeout)
+            reply = self._cores.ask(process, message, timeout, fds=fds)
         except ProcessFailure as error:
             raise self._broken(error) from None
         return self._succeeded(reply)

@@ -158,7 +158,12 @@ class Cores:
                 self.clock.waiting += self._paused_s - paused
 
     def ask(
-        self, process: Process, message: dict[str, Any], timeout: float, meanwhile: Callable[[], None] = nothing
+        self,
+        process: Process,
+        message: dict[str, Any],
+        timeout: float,
+        meanwhile: Callable[[], None] = nothing,
+        fds: tuple[int, ...] = (),
     ) -> dict[str, Any]:
         """A process's answer, as soon as nothing is measured; at once where the process is being measured itself.
 
@@ -166,8 +171,8 @@ class Cores:
             ProcessFailure
         """
         if process.pid in self._measured:
-            return process.ask(message, timeout, meanwhile=meanwhile)[0]
-        return self.next_message(process, process.post(message), timeout, meanwhile)
+            return process.ask(message, timeout, fds, meanwhile)[0]
+        return self.next_message(process, process.post(message, fds), timeout, meanwhile)
 
     def next_message(
         self, process: Process, nonce: str, timeout: float, meanwhile: Callable[[], None] = nothing

@@ -1,8 +1,9 @@
-"""Hidden value distributions: what else the inputs of a task might have been.
+"""Hidden value distributions: what else a task might have drawn.
 
-Each takes the values that the task itself drew and returns others, or None where it does not apply. The new values stay
-in the support of the task's own (non-negative ones stay so, and so do those in [0, 1]), and integers in their range, so
-that an index stays an index. Whether the reference is well-behaved on them is found out by running it.
+Each takes the values of one draw and returns others, or None where it does not apply. The new values stay in the range
+of the operator that drew them; where that is not known, in the support of the values (non-negative ones stay so, and so
+do those in [0, 1]), and integers in their range, so that an index stays an index. Whether the reference is
+well-behaved on them is found out by running it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ DENORMAL = 1e-40
 """Below the smallest normal float32."""
 
 
-def redraw(name: Distribution, drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+def redraw(
+    name: Distribution,
+    drawn: torch.Tensor,
+    generator: torch.Generator,
+    support: tuple[float, float] | None = None,
+) -> torch.Tensor | None:
     """Values of the named distribution in the shape, dtype and support of `drawn`.
 
     Args:
         name: a key of `DISTRIBUTIONS`.
         drawn: what the task drew, of any shape.
         generator: source of randomness.
+        support: the half-open interval from which it was drawn; None: it is guessed from the values.
 
     Returns:
         None: the distribution says nothing about such values.
@@ -37,8 +44,11 @@ def redraw(name: Distribution, drawn: torch.Tensor, generator: torch.Generator) 
     values = drawn.double()
     if not bool(values.isfinite().all()):
         return None
-    new = _fit(DISTRIBUTIONS[name](values, generator), values)
-    return None if new is None else new.to(drawn.dtype)
+    if support is not None:
+        new = _fold(DISTRIBUTIONS[name](values, generator), *support, drawn.dtype)
+        return None if torch.equal(new, drawn) else new
+    fitted = _fit(DISTRIBUTIONS[name](values, generator), values)
+    return None if fitted is None else fitted.to(drawn.dtype)
 
 
 def shuffle(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -48,6 +58,24 @@ def shuffle(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if drawn.is_floating_point() and torch.equal(mixed, drawn):
         return mixed * (0.5 + float(torch.rand((), generator=generator)))
     return mixed
+
+
+def vary(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Other values for an input that the task makes constant: an identity, a range of indices, ones.
+
+    Integers and booleans come in another order, so an index stays an index. Finite floating-point values move by up to
+    their root mean square (1 if all are zero), and non-negative ones stay so.
+    """
+    if not drawn.is_floating_point():
+        return drawn.flatten()[torch.randperm(drawn.numel(), generator=generator)].reshape(drawn.shape)
+    values = drawn.double()
+    finite = values.isfinite()
+    known = values[finite]
+    size = float(known.square().mean().sqrt()) if known.numel() else 0.0
+    step = torch.rand(values.shape, generator=generator, dtype=values.dtype) * (size or 1.0)
+    if known.numel() and float(known.min()) < 0:
+        step = step * 2 - (size or 1.0)
+    return torch.where(finite, values + step, values).to(drawn.dtype)
 
 
 def _normal(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -118,6 +146,14 @@ def _extremes(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 _INTEGERS = {"constant": _one_integer, "ties": _extremes}
+
+
+def _fold(new: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> torch.Tensor:
+    """Reflect values at the ends of [low, high) until they lie within."""
+    width = high - low
+    folded = (high - (width - (new - low) % (2 * width)).abs()).to(dtype)
+    end = torch.nextafter(torch.tensor(high, dtype=dtype), torch.tensor(low, dtype=dtype)) if width > 0 else high
+    return folded.clamp(max=end)
 
 
 def _fit(new: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:

@@ -1,0 +1,170 @@
+"""What happens while a model is constructed: which random values it draws and which tensors it registers.
+
+A model may be constructed again with hidden values. Random draws then start from a seed that depends on the shape
+that is drawn and on how many of that shape came before, so another order of creation makes no difference; and chosen
+parameters and buffers (those that an initialiser makes constant) hold given values from their registration on, whatever
+initialisers run after it. What a constructor computes from its parameters follows from the hidden values by itself.
+
+All of this runs in the untrusted process and needs no trust: a model that undoes it has other parameters than the
+reference, and other outputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.nn.modules import module as hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernelrl.executor import wire
+
+_FILLS = frozenset(
+    "empty zeros ones full zero_ fill_ new_empty new_zeros new_ones new_full empty_like zeros_like ones_like full_like "
+    "empty_strided detach alias view expand".split()
+)
+"""Operators that make all elements equal, and views."""
+
+
+class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Watches one constructor.
+
+    Args:
+        hidden: the seed of the hidden random draws; None: draws are as the program makes them.
+        given: values for some registered tensors, by the number of the registration.
+    """
+
+    def __init__(self, hidden: str | None, given: Mapping[int, torch.Tensor]):
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._hidden = hidden
+        self._given = given
+        self._counts: Counter[tuple[int, ...]] = Counter()
+        self._held: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by storage: a tensor and its given values
+        self._random: set[int] = set()  # storages with values that come from a draw
+        self._filled: set[int] = set()  # storages that nothing but a fill has written
+        self.draws: list[int] = []
+        """Checksum of each random draw."""
+        self.registered: list[tuple[str, torch.Tensor]] = []
+        """Each floating-point parameter or buffer, with its kind, in the order of registration."""
+        self.values: list[torch.Tensor] = []
+        """What they held when the report was made, wherever the model has gone since."""
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Construct within this context."""
+        handles = [
+            hooks.register_module_parameter_registration_hook(self._on_parameter),
+            hooks.register_module_buffer_registration_hook(self._on_buffer),
+        ]
+        try:
+            with self:
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def report(self, model: Any) -> dict[str, Any]:
+        """Checksums of the draws, and of each registered tensor its name in the model, kind, origin and values."""
+        names: dict[int, str] = {}
+        if isinstance(model, torch.nn.Module):
+            for found in (model.named_parameters(), model.named_buffers()):
+                names |= {id(tensor): name for name, tensor in found}
+        self.values = [tensor.detach() for _, tensor in self.registered]
+        tensors = [
+            wire.describe(tensor.detach())
+            | {"name": names.get(id(tensor)), "kind": kind, "origin": self._origin(tensor), "sum": _checksum(tensor)}
+            for kind, tensor in self.registered
+        ]
+        return {"draws": self.draws, "tensors": tensors}
+
+    def _origin(self, tensor: torch.Tensor) -> str:
+        """`constant` (all elements equal), `random`, or `computed`; `literal` for constants that no fill has made."""
+        memory = _memory(tensor)
+        storage = _storage(tensor)
+        if len(memory) and bool((memory == memory[0]).all()) and not (len(memory) == 1 and storage in self._random):
+            return "constant" if storage in self._filled or storage in self._random else "literal"
+        return "random" if storage in self._random else "computed"
+
+    def _on_parameter(self, module: object, name: str, tensor: torch.Tensor | None) -> None:
+        self._register("parameter", tensor)
+
+    def _on_buffer(self, module: object, name: str, tensor: torch.Tensor | None) -> None:
+        self._register("buffer", tensor)
+
+    def _register(self, kind: str, tensor: torch.Tensor | None) -> None:
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        if tensor is None or not plain or not tensor.is_floating_point():
+            return
+        number = len(self.registered)
+        self.registered.append((kind, tensor))
+        values = self._given.get(number)
+        if values is not None and values.shape == tensor.shape:
+            self._held[_storage(tensor)] = tensor.detach(), values
+            tensor.data.copy_(values)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        drawn = torch.Tag.nondeterministic_seeded in func.tags
+        if drawn and self._hidden is not None:
+            shape = _shape_drawn(args)
+            key = repr((self._hidden, shape, self._counts[shape]))
+            self._counts[shape] += 1
+            torch.manual_seed(int.from_bytes(hashlib.sha256(key.encode()).digest()[:6], "big"))
+            kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
+        result = func(*args, **kwargs)
+        self._follow(func, drawn, args, result)
+        return result
+
+    def _follow(self, func: Any, drawn: bool, args: Any, result: Any) -> None:
+        inputs = {_storage(item) for item in args if isinstance(item, torch.Tensor)}
+        for item in result if isinstance(result, tuple | list) else (result,):
+            if not isinstance(item, torch.Tensor):
+                continue
+            storage = _storage(item)
+            if drawn or self._random & inputs:
+                self._random.add(storage)
+            elif storage not in inputs:
+                self._random.discard(storage)  # the address of a tensor that is gone
+            if func._schema.name.removeprefix("aten::") not in _FILLS:
+                self._filled.discard(storage)
+            elif storage not in inputs or func._schema.is_mutable:
+                self._filled.add(storage)
+        if drawn and isinstance(result, torch.Tensor):
+            self.draws.append(_checksum(result))
+        if self._held and func._schema.is_mutable:
+            for storage in inputs & self._held.keys():
+                tensor, values = self._held[storage]
+                tensor.copy_(values)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # the decorator that keeps torch.compile out would import it, which takes a second
+
+
+def _shape_drawn(args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape of what an operator draws, from its arguments: a tensor's, or a list of sizes."""
+    for item in args:
+        if isinstance(item, torch.Tensor):
+            return tuple(item.shape)
+        if isinstance(item, tuple | list):
+            return tuple(item)
+    return ()
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _memory(tensor: torch.Tensor) -> Any:
+    """A tensor's elements as bytes, (elements, bytes of one); NumPy's, because PyTorch's operators may be closed."""
+    dense = tensor.detach().cpu().contiguous()
+    return dense.view(-1).view(torch.uint8).numpy().reshape(dense.numel(), dense.element_size())
+
+
+def _checksum(tensor: torch.Tensor) -> int:
+    return zlib.crc32(_memory(tensor))
