@@ -10,6 +10,7 @@ import pytest
 
 from conftest import KERNELS, RIGHT
 from executor_cases import FAST, judge, request
+from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, ExecutorSettings, make_executor
 from kernelrl.executor.judging.findings import Call, Findings
 from kernelrl.executor.processes import call_memory
@@ -125,3 +126,9 @@ def test_work_in_the_constructor_is_seen(executor: Executor) -> None:
     quick, working = judge(executor, RIGHT).construction, judge(executor, slow).construction
     assert quick is not None and working is not None and quick.reference_ms > 0
     assert working.candidate_ms > 100
+
+
+def test_without_a_compiler_the_executor_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with make_executor({"cache_dir": str(tmp_path)}) as engine, pytest.raises(InfrastructureError, match="C compiler"):
+        judge(engine, None)

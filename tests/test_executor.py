@@ -53,7 +53,7 @@ def test_a_verdict_says_where_its_time_went(executor: Executor) -> None:
         assert spent is not None and build is not None and spent.timed > spent.calls > 0
         assert spent.waiting + spent.reference + spent.timed + build.seconds < verdict.seconds
     making = sum(verdict.spent.reference for verdict in verdicts if verdict.spent)
-    assert later.spent is not None and making > 10 * later.spent.reference > 0, "the first ones make it for all"
+    assert later.spent is not None and making > 2 * later.spent.reference > 0, "the first ones make most of it for all"
     [refused] = executor.evaluate([request(KERNELS["cheat"], task)])
     assert refused.spent is not None and refused.spent.timed == refused.spent.reference == 0
 

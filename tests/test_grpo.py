@@ -20,8 +20,8 @@ from kernelrl.executor import make_executor
 from kernelrl.executor.api import Request
 from kernelrl.grpo.figures import BrokenRules, group_figures
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
-from kernelrl.grpo.judge import Judge
 from kernelrl.grpo.retest import Retest, RetestSettings
+from kernelrl.grpo.reward_function import RewardFunction
 from kernelrl.policies import models
 from kernelrl.policies.prompts import PLAIN, Reasoning
 from kernelrl.records import Ledger
@@ -40,7 +40,7 @@ def judge(executor, ledger, texts, step=7, **options):
     retest = Retest(executor, RetestSettings(above=3.0, over_record=2.0))
     known = {TASK.id: [KERNELS["right"]]}
     reward = make_reward(REWARD)
-    rewards = Judge(executor, reward, ledger, "cpp", policy="p", retest=retest, references=known, **options)(
+    rewards = RewardFunction(executor, reward, ledger, "cpp", policy="p", retest=retest, references=known, **options)(
         prompts=[[{"role": "user", "content": "?"}]] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
         task=[TASK.model_dump_json()] * len(texts),

@@ -161,7 +161,8 @@ def test_swapped_parameters_are_found_and_packed_ones_are_not_sure() -> None:
     assert find_astray(reference, reference) == ({}, False)
     assert find_astray(reference, constructed(lambda: Pair("ba"))[1]) == ({1: 0, 0: 1}, True)
     assert find_astray(reference, constructed(lambda: Pair("ab", packed=True))[1]) == ({0: 0, 1: 1}, False)
-    assert find_astray(reference, {"draws": "x", "tensors": [{}]}) == ({}, True)
+    for forged in ({"draws": "x", "tensors": [{}]}, {"draws": [[]], "tensors": [{"name": "a", "sum": []}]}, [], None):
+        assert find_astray(reference, forged) == ({}, True)
 
 
 LINEAR = program("self.linear = nn.Linear(8, 8)", "return self.linear(x)")

@@ -165,3 +165,12 @@ def test_rows_that_are_too_long_are_left_out_and_counted(tokenizer, caplog):
     assert keep_short_conversations(rows, tokenizer, DEFAULT, length) == [rows[0]]
     with pytest.raises(UserError, match=r"sft.trainer.max_length=1: every row is longer"):
         keep_short_conversations(rows, tokenizer, DEFAULT, 1)
+
+
+def test_settings_at_their_defaults_are_not_part_of_a_stage():
+    """So a folder that knew none of them is still the same run."""
+    cfg = compose_config("sft")
+    assert read_node(ModelSettings, cfg.model, "model").deciding is None
+    cfg = compose_config("sft", ["model.dtype=bfloat16", "+model.chat_template_kwargs.enable_thinking=false"])
+    deciding = read_node(ModelSettings, cfg.model, "model").deciding
+    assert deciding == {"dtype": "bfloat16", "chat_template_kwargs": {"enable_thinking": False}}

@@ -13,8 +13,10 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import TOY, TOY_SFT
+from curated import training_config, write_data
 from kernelrl import configs
 from kernelrl.errors import UserError
+from kernelrl.policies import models
 from kernelrl.records import Ledger
 from kernelrl.runs.launch import run_stage
 from kernelrl.stage_folder import read_log
@@ -128,6 +130,19 @@ def test_ranks_that_share_the_model_learn_what_one_learns(toy, tmp_path, paralle
     done = subprocess.run(command("sft", toy, tmp_path, f"parallel={parallel}"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert_alike(toy / "sft", tmp_path / "sft")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("parallel", ["zero2", "zero3", "fsdp2"])
+def test_an_adapter_is_saved_whole_by_ranks_that_share_the_model(parallel, tmp_path):
+    cfg = training_config(tmp_path, "launcher.processes=2", f"parallel={parallel}", "sft.peft={r: 2}")
+    write_data(cfg)
+    run_stage("sft", cfg)
+    base, whole, adapted = (
+        models.load_policy(tmp_path / "sft" / name)[0].state_dict() for name in ("base", "final", "final/adapter")
+    )
+    assert all(torch.equal(whole[name], adapted[name]) for name in base)
+    assert any(not torch.equal(whole[name], base[name]) for name in base)
 
 
 @pytest.mark.slow

@@ -86,8 +86,8 @@ def test_a_server_that_is_not_there_is_found_before_the_training(serve, tmp_path
         verifier(serve(YES), tmp_path, model="null")
 
 
-def test_a_reward_that_asks_a_judge_needs_one(tmp_path):
+def test_a_reward_that_asks_a_verifier_needs_one(tmp_path):
     cfg = compose_config("grpo", [f"output_dir={tmp_path}", "tracker=none"])
     cfg.reward = {"name": "soft", "terms": {"correct": {"gates": ["rule", "judge"]}}}
-    with pytest.raises(UserError, match=r"reward soft asks a judge, and there is none; add verifier=endpoint"):
+    with pytest.raises(UserError, match=r"reward soft asks a verifier, and there is none; add verifier=endpoint"):
         require_all(cfg, ["grpo"])

@@ -62,7 +62,9 @@ class Dialect:
 
 def names() -> list[str]:
     """Names of all dialects: the modules of this folder that define `DIALECT`."""
-    return sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+    return sorted(
+        module.name for module in iter_modules(__path__) if not module.ispkg and not module.name.startswith("_")
+    )
 
 
 def get(name: str) -> Dialect:

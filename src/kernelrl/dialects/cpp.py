@@ -5,29 +5,25 @@ from __future__ import annotations
 import ast
 
 from kernelrl.candidate import ENTRY_POINT
-from kernelrl.dialects import Dialect, _python
+from kernelrl.dialects import Dialect, language
 from kernelrl.dialects._cpp_text import foul_includes, foul_words
 from kernelrl.verdict import Violation
 
 
 def find_violations(source: str) -> list[Violation]:
     """Rules of this dialect that the source breaks; empty for a genuine kernel."""
-    tree = ast.parse(source)
-    modules = _python.names_made_by(tree, _is_load)
-    violations = _python.find_violations(tree, modules, device_functions=set())
-    if not any(_is_load(node) for node in ast.walk(tree)):
+    reading = language.read(source)
+    violations = list(reading.violations)
+    if reading.tree is None:
+        return violations
+    if not reading.compiles:
         violations.append(Violation(rule="no_kernel", evidence="nothing is compiled by load_inline"))
-    elif not _python.used_in_forward(tree, modules, set()):
-        violations.append(
-            Violation(rule="kernel_not_called", evidence=f"no method of {ENTRY_POINT} uses the compiled module")
-        )
-    for text, line in _string_literals(tree):
+    elif not reading.calls_kernel:
+        evidence = f"no method of {ENTRY_POINT} calls a function of the compiled module"
+        violations.append(Violation(rule="kernel_not_called", evidence=evidence))
+    for text, line in _string_literals(reading.tree):
         violations += _check_cpp(text, line)
     return violations
-
-
-def _is_load(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and (_python.dotted(node.func) or "").split(".")[-1] == "load_inline"
 
 
 def _string_literals(tree: ast.Module) -> list[tuple[str, int]]:

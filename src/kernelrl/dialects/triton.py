@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import ast
-
 from kernelrl.candidate import ENTRY_POINT
-from kernelrl.dialects import Dialect, _python
+from kernelrl.dialects import Dialect, language
 from kernelrl.verdict import Violation
 
 
 def find_violations(source: str) -> list[Violation]:
     """Rules of this dialect that the source breaks; empty for a genuine kernel."""
-    tree = ast.parse(source)
-    kernels = _kernels(tree)
-    violations = _python.find_violations(tree, modules=set(), device_functions=kernels)
-    if not kernels:
+    reading = language.read(source)
+    violations = list(reading.violations)
+    if reading.tree is None:
+        return violations
+    if not reading.kernels:
         violations.append(Violation(rule="no_kernel", evidence="there is no function decorated with @triton.jit"))
-    else:
-        made = kernels | _python.names_made_by(tree, lambda node: isinstance(node, ast.Name) and node.id in kernels)
-        if not _python.used_in_forward(tree, made, kernels):
-            violations.append(Violation(rule="kernel_not_called", evidence=f"no method of {ENTRY_POINT} uses a kernel"))
+    elif not reading.calls_kernel:
+        violations.append(Violation(rule="kernel_not_called", evidence=f"no method of {ENTRY_POINT} calls a kernel"))
     return violations
-
-
-def _kernels(tree: ast.Module) -> set[str]:
-    """Names of the functions that Triton compiles."""
-    return {
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and any(_is_jit(decorator) for decorator in node.decorator_list)
-    }
-
-
-def _is_jit(decorator: ast.expr) -> bool:
-    name = _python.dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
-    return name in ("triton.jit", "jit")
 
 
 EXAMPLE = """\

@@ -21,8 +21,8 @@ from kernelrl.executor.api import deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.grpo.alarms import AlarmCallback
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
-from kernelrl.grpo.judge import Judge, SharedJudge
 from kernelrl.grpo.retest import Retest, RetestSettings
+from kernelrl.grpo.reward_function import RewardFunction, SharedRewardFunction
 from kernelrl.policies import models
 from kernelrl.policies.prompts import Reasoning
 from kernelrl.policies.settings import ModelSettings
@@ -94,12 +94,14 @@ def run(cfg: DictConfig) -> Path:
         reasoning = Reasoning.of(tokenizer, model_settings)
         rows = keep_short_prompts(rows, tokenizer, model_settings, cfg.grpo.max_prompt_length)
         with contextlib.ExitStack() as stack:
-            judge = None
+            reward_function = None
             if is_main_rank():
                 ledger = Ledger(stage.path / "records")
                 _set_aside_repeated(ledger, last_checkpoint(stage.path / CHECKPOINTS))
-                judge = _make_judge(cfg, stack, reward, ledger, retest_settings, references, reasoning)
-            shared = SharedJudge(judge, reasoning)
+                reward_function = _make_reward_function(
+                    cfg, stack, reward, ledger, retest_settings, references, reasoning
+                )
+            shared = SharedRewardFunction(reward_function, reasoning)
             trainer_class = HierarchicalGRPOTrainer if reward.plan else GRPOTrainer
             trainer = trainer_class(
                 model=model,
@@ -133,7 +135,7 @@ def _make_start(policy: Path, folder: Path, settings: ModelSettings) -> Path:
     return folder
 
 
-def _make_judge(
+def _make_reward_function(
     cfg: DictConfig,
     stack: contextlib.ExitStack,
     reward: Reward,
@@ -141,14 +143,14 @@ def _make_judge(
     retest_settings: RetestSettings,
     references: dict[str, list[str]],
     reasoning: Reasoning,
-) -> Judge:
-    """The judge, with an executor and a verifier that end with the stack."""
+) -> RewardFunction:
+    """The reward function, with an executor and a verifier that end with the stack."""
     executor = stack.enter_context(make_executor(to_dict(cfg.executor)))
     stack.enter_context(Heartbeat(executor, ledger.folder.parent))
     retest = Retest(executor, retest_settings)
     retest.learn(ledger)
     verifier = stack.enter_context(contextlib.closing(Verifier(cfg.verifier))) if "verifier" in cfg else None
-    return Judge(executor, reward, ledger, cfg.dialect, cfg.name, retest, references, verifier, reasoning)
+    return RewardFunction(executor, reward, ledger, cfg.dialect, cfg.name, retest, references, verifier, reasoning)
 
 
 def _set_aside_repeated(ledger: Ledger, checkpoint: Path | None) -> None:

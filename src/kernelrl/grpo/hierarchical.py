@@ -14,20 +14,20 @@ from transformers import PreTrainedTokenizerBase
 from trl import GRPOTrainer
 
 from kernelrl.candidate import Completion
-from kernelrl.grpo.judge import SharedJudge
+from kernelrl.grpo.reward_function import SharedRewardFunction
 from kernelrl.policies.prompts import Reasoning
 
 
 class PlanReward:
-    """The second reward function: what the plans earn of the completions that the judge has just scored."""
+    """The second reward function: what the plans earn of the completions that the first has just scored."""
 
     __name__ = "plan"
 
-    def __init__(self, judge: SharedJudge):
-        self.judge = judge
+    def __init__(self, first: SharedRewardFunction):
+        self.first = first
 
     def __call__(self, prompts: list[Any], **columns: Any) -> list[float | None]:
-        return self.judge.plans
+        return self.first.plans
 
 
 class HierarchicalGRPOTrainer(GRPOTrainer):
@@ -53,7 +53,7 @@ class HierarchicalGRPOTrainer(GRPOTrainer):
         lengths = output["completion_mask"].sum(1).tolist()
         assert isinstance(self.processing_class, PreTrainedTokenizerBase)
         (code_reward, _) = self.reward_funcs
-        assert isinstance(code_reward, SharedJudge)
+        assert isinstance(code_reward, SharedRewardFunction)
         is_plan = plan_mask(self.processing_class, output["completion_ids"], lengths, code_reward.reasoning)
         output["advantages"] = torch.where(is_plan, plan[:, None], code[:, None])
         return output

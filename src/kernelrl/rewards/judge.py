@@ -1,4 +1,4 @@
-"""Judge reward: what does a model that reads the kernel think of it?"""
+"""Judge reward: the opinion of a verifier, a language model that reads the kernel."""
 
 from kernelrl.candidate import Completion
 from kernelrl.rewards import Context, reward

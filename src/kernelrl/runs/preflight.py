@@ -45,7 +45,7 @@ def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> No
         reward = make_reward(cfg.reward)
         if "grpo" in waiting and "judge" in reward.measures and "verifier" not in cfg:
             raise UserError(
-                f"reward {reward.name} asks a judge, and there is none; add verifier=endpoint verifier.model=…"
+                f"reward {reward.name} asks a verifier, and there is none; add verifier=endpoint verifier.model=…"
             )
     if "eval" in waiting and "import" not in cfg:
         from kernelrl.eval.stage import read_settings

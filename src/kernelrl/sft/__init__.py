@@ -12,7 +12,7 @@ import datasets
 from omegaconf import DictConfig
 from trl import SFTConfig, SFTTrainer
 
-from kernelrl.configs import read_node
+from kernelrl.configs import read_node, to_dict
 from kernelrl.data.tables import SFT_HELDOUT, SFT_TRAIN, read_table
 from kernelrl.policies import models
 from kernelrl.policies.settings import ModelSettings
@@ -43,11 +43,12 @@ def run(cfg: DictConfig) -> Path:
     heldout_file = Path(cfg.sft.data) / SFT_HELDOUT if cfg.sft.trainer.get("eval_strategy", "no") != "no" else None
     heldout = None if heldout_file is None else read_table(heldout_file, ["prompt", "completion"])
     models.check_base(cfg.model)
-    # to find what is wrong with them before long work
-    models.check_quantization(read_node(ModelSettings, cfg.model, "model"), models.make_adapter(cfg.sft.peft), "sft")
+    model_settings = read_node(ModelSettings, cfg.model, "model")
+    models.check_quantization(model_settings, models.make_adapter(cfg.sft.peft), "sft")
+    kind = {name: value for name, value in to_dict(cfg.model).items() if name not in ModelSettings.model_fields}
     settings = {
         "seed": cfg.seed,
-        "model": cfg.model,
+        "model": kind | (model_settings.deciding or {}),
         "data": digest(data_file),
         "heldout": None if heldout_file is None else digest(heldout_file),
         "trainer": cfg.sft.trainer,
@@ -60,7 +61,7 @@ def run(cfg: DictConfig) -> Path:
             trainer = make_trainer(cfg, base, stage.path, rows, heldout)
 
             def save() -> None:
-                save_final(trainer, base, stage.path / FINAL, read_node(ModelSettings, cfg.model, "model"))
+                save_final(trainer, base, stage.path / FINAL, model_settings)
                 seconds = read_log(stage.path / LOG)[-1]["seconds"]
                 num_examples = len(cast(datasets.Dataset, trainer.train_dataset))
                 stage.finish({"steps": trainer.state.global_step, "examples": num_examples, "seconds": seconds})

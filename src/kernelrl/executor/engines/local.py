@@ -209,7 +209,15 @@ class LocalExecutor(Executor):
                 message, _ = wire.receive(connection)
             except (wire.WireError, OSError):
                 break
-            number, verdict = message["number"], Verdict.model_validate(message["verdict"])
+            number = message["number"]
+            try:
+                verdict = Verdict.model_validate(message["verdict"])
+            except ValueError as error:  # a service of another version, whose files were changed under this process
+                with self._lock:
+                    unread = self._jobs.pop(number, None)
+                if unread is not None:
+                    self._lose(unread, InfrastructureError(f"the service's verdict cannot be read: {error!s:.500}"))
+                continue
             with self._lock:
                 job = self._jobs.get(number)
                 if job is None:

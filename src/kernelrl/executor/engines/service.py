@@ -28,6 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from kernelrl.errors import InfrastructureError
 from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known
 from kernelrl.executor.processes.warming import Warming, forkserver_environment, num_threads, start_forkserver
 from kernelrl.executor.quota import num_workers
@@ -35,13 +36,19 @@ from kernelrl.executor.quota import num_workers
 if __name__ == "__main__":
     TOLD = json.load(sys.stdin)
     SETTINGS = ExecutorSettings.model_validate(TOLD["settings"])
-    WARMING = start_forkserver(forkserver_environment(SETTINGS))
+    try:
+        WARMING = start_forkserver(forkserver_environment(SETTINGS))
+    except InfrastructureError as error:
+        from kernelrl.executor import wire
+
+        wire.send(socket.socket(fileno=int(sys.argv[1])), {"failed": str(error)})
+        sys.exit(1)
 
 import diskcache  # noqa: E402
 import psutil  # noqa: E402
 import torch  # noqa: E402
 
-from kernelrl.errors import InfrastructureError, TaskError  # noqa: E402
+from kernelrl.errors import TaskError  # noqa: E402
 from kernelrl.executor import machine, wire  # noqa: E402
 from kernelrl.executor.building.builder import Builder  # noqa: E402
 from kernelrl.executor.building.pruning import CacheLimits  # noqa: E402

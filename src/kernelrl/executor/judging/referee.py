@@ -325,6 +325,7 @@ class _Contestant:
         if found.errors:
             first = found.errors[0]
             where = "" if first.inputs == "task" else f" on hidden inputs ({first.inputs})"
+            where += ", with hidden parameters" if found.parameters in ("keyed", "by_name") else ""
             raise _Ended(
                 "incorrect", f"Wrong output in {len(found.errors)} of {found.trials} trials: {first.message}{where}."
             )

@@ -76,6 +76,7 @@ class Reference:
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
         self._hidden: dict[int, Parameters] = {}
+        self._computed_vary = True
         self._constructed = 0
         self.has_parameters = self.parameters_vary = False
         self._loose: list[bool] = []
@@ -142,9 +143,8 @@ class Reference:
         self.has_parameters = bool(self.constructed["tensors"])
         if self.settings.seeds == "kernelbench":
             return False
-        for computed in (True, False):
-            self.take_parameters(0)
-            self._hidden = {number: self._draw_parameters(number, computed) for number in (_CHECKED, _REDRAWN, _TIMED)}
+        for self._computed_vary in (True, False):
+            self._draw_parameters()
             self.has_parameters = bool(self.constructed["draws"] or self._hidden[_CHECKED].given)
             if not self.has_parameters:
                 return False
@@ -165,9 +165,12 @@ class Reference:
         finite = all(item.nan is None for item in case.expected)
         return reliable or (finite and not self._make_case(Draw(0))[1])
 
-    def _draw_parameters(self, number: int, computed: bool) -> Parameters:
-        seed = self._seed(Draw(number), "parameters")
-        return Parameters(f"{seed}", parameters.draw_given(self.constructed, self._read, seed, computed), {})
+    def _draw_parameters(self) -> None:
+        self.take_parameters(0)
+        for number in (_CHECKED, _REDRAWN, _TIMED):
+            seed = self._seed(Draw(number), "parameters")
+            given = parameters.draw_given(self.constructed, self._read, seed, self._computed_vary)
+            self._hidden[number] = Parameters(f"{seed}", given, {})
 
     def _learn_habits(self, native: dict[str, Any], image: torch.Tensor) -> None:
         """What the reference does that a candidate may then do as well."""
@@ -222,6 +225,8 @@ class Reference:
         if self.settings.draws is None:
             self.name_of_draws = secrets.token_hex(4)
             self._cases.clear()
+            self._hidden.clear()
+            self._constructed = -1
 
     def timed_draw(self, index: int) -> Draw:
         """A draw for a timed call: with parameters that no checked run has seen."""
@@ -296,6 +301,8 @@ class Reference:
         """Have the process construct its model with these parameters, unless it has them. The caller holds `lock`."""
         if number == self._constructed:
             return
+        if number and not self._hidden:
+            self._draw_parameters()
         self._constructed = -1  # none, if the constructor fails
         if number == 0:
             self.constructed = parameters.construct(self._ask, None, {})["parameters"]
@@ -307,7 +314,7 @@ class Reference:
 
     def hidden(self, number: int) -> Parameters:
         """Hidden parameters, and what the reference's constructor reports with them. The caller holds `lock`."""
-        if not self._hidden[number].report:
+        if not self._hidden or not self._hidden[number].report:
             self.take_parameters(number)
         return self._hidden[number]
 

@@ -44,7 +44,7 @@ def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
     """Environment variables of the forkserver of an executor with these settings.
 
     Raises:
-        FileNotFoundError: there is no C compiler.
+        InfrastructureError: there is no C compiler.
     """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),

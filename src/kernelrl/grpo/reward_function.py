@@ -24,7 +24,7 @@ from kernelrl.task import Task
 from kernelrl.training import ranks
 
 
-class Judge:
+class RewardFunction:
     """Judges a whole batch, all groups at once, and writes one record per completion.
 
     One composite reward, because TRL counts a partial None as 0: with several, an executor outage would punish. Reward
@@ -142,23 +142,23 @@ class Judge:
         return {"similarity": float(bleu_of(*zip(*known, strict=True)).mean())} if known else {}
 
 
-class SharedJudge:
+class SharedRewardFunction:
     """The reward function of every rank's trainer: the main rank judges what all of them wrote, as one batch.
 
     So rewards see whole groups, one executor serves all, and one process writes the ledger.
 
     Args:
-        judge: on the main rank; None on the others.
+        reward_function: on the main rank; None on the others.
         reasoning: how the policy marks it.
     """
 
     __name__ = "kernelrl"
 
-    def __init__(self, judge: Judge | None, reasoning: Reasoning = PLAIN):
-        self.judge = judge
+    def __init__(self, reward_function: RewardFunction | None, reasoning: Reasoning = PLAIN):
+        self.reward_function = reward_function
         self.reasoning = reasoning
         self.plans: list[float | None] = []
-        """As the judge's, of this rank's completions."""
+        """What `RewardFunction.plans` holds, of this rank's completions."""
 
     def __call__(
         self,
@@ -169,15 +169,16 @@ class SharedJudge:
         log_metric: Callable[[str, float], None],
         **columns: Any,
     ) -> list[float | None]:
-        """Rewards of this rank's part of a generation batch; arguments as the judge's."""
+        """Rewards of this rank's part of a generation batch; arguments as those of `RewardFunction`."""
         parts = ranks.gathered([(prompts, completions, task)])
 
-        def judge_all() -> tuple[list[float | None], list[float | None]]:
-            assert self.judge is not None
+        def reward_all() -> tuple[list[float | None], list[float | None]]:
+            assert self.reward_function is not None
             all_prompts, all_completions, all_tasks = (list(chain(*column)) for column in zip(*parts, strict=True))
-            return self.judge(all_prompts, all_completions, all_tasks, trainer_state, log_metric), self.judge.plans
+            rewards = self.reward_function(all_prompts, all_completions, all_tasks, trainer_state, log_metric)
+            return rewards, self.reward_function.plans
 
-        rewards, plans = ranks.from_main(judge_all)
+        rewards, plans = ranks.from_main(reward_all)
         first = sum(len(part[0]) for part in parts[: ranks.rank()])
         mine = slice(first, first + len(prompts))
         self.plans = plans[mine]

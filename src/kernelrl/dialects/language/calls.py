@@ -1,0 +1,238 @@
+"""Calls: where arguments go, and what comes back."""
+
+from __future__ import annotations
+
+import ast
+
+from kernelrl.dialects.language import vocabulary
+from kernelrl.dialects.language.definitions import Entry, Use
+from kernelrl.dialects.language.expressions import Expressions
+from kernelrl.dialects.language.flow import EVERYTHING, Kind, Value
+from kernelrl.dialects.language.syntax import is_plain_format
+
+
+class Calls(Expressions):
+    """The walk over calls."""
+
+    def _call(self, node: ast.Call) -> Value:
+        function = node.func
+        if (owner := self._super_init_of(node)) is not None:
+            self._unit.mentions |= {(base.id, True) for base in owner.bases if isinstance(base, ast.Name)}
+            return self._pass(node, self._methods["__init__"])
+        library = self.names.library(function)
+        if library is not None:
+            return self._call_library(node, library)
+        if isinstance(function, ast.Attribute):
+            return self._call_method(node, function)
+        if not isinstance(function, ast.Name):
+            return self._call_value(node, self._value(function))
+        scopes = self._scope.find(function.id)
+        if not scopes:
+            return self._call_builtin(node, function)
+        called = self._read_name(function, called=True)
+        place = (scopes[0], function.id)
+        if len(scopes) == 1 and place in self._functions:
+            return self._pass(node, self._functions[place].entry)
+        if len(scopes) == 1 and scopes[0].parent is None and function.id in self.classes:
+            return self._construct(node, self.classes[function.id])
+        return self._call_value(node, called)
+
+    def _super_init_of(self, node: ast.Call) -> ast.ClassDef | None:
+        """The class in whose `__init__` a call is `super().__init__(…)` or `super(ModelNew, self).__init__(…)`."""
+        routine = self._routine
+        if routine is None or routine.owner is None or routine.unit.name != "__init__":
+            return None
+        match node.func:
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=arguments, keywords=[]), attr="__init__"):
+                names = [each.id for each in arguments if isinstance(each, ast.Name)]
+                is_plain = names in ([], [routine.owner.name, "self"]) and len(names) == len(arguments)
+                return routine.owner if is_plain else None
+        return None
+
+    def _arguments(self, node: ast.Call) -> list[tuple[str | None, Value]]:
+        """Values of a call's arguments by name, None for those by place; of starred ones what these hold, as `*`."""
+        found: list[tuple[str | None, Value]] = []
+        for argument in node.args:
+            value = self._value(argument)
+            starred = isinstance(argument, ast.Starred)
+            found.append(("*", self.flow.iterated(value)) if starred else (None, value))
+        for keyword in node.keywords:
+            value = self._value(keyword.value)
+            found.append((keyword.arg, value) if keyword.arg else ("*", self.flow.element(value)))
+        return found
+
+    def _pass(self, node: ast.Call, entry: Entry) -> Value:
+        self._give(self._arguments(node), entry)
+        return entry.returned
+
+    def _give(
+        self,
+        arguments: list[tuple[str | None, Value]],
+        entry: Entry,
+        gate: Value | None = None,
+        has: Kind = EVERYTHING,
+    ) -> None:
+        """Let arguments flow to where they arrive, if what is called turns out to be of one of these kinds."""
+        by_place_is_sure = True
+        for place, (name, value) in enumerate(arguments):
+            by_place_is_sure &= name != "*"
+            slot: int | str = name if name is not None else place if by_place_is_sure else "*"
+            target = entry.slots.get(slot, entry.slots.get("*"))
+            if target is None:
+                continue
+            if gate is None:
+                self.flow.assign(value, target)
+            else:
+                self.flow.assign_if(gate, has, value, target)
+
+    def _construct(self, node: ast.Call, of: ast.ClassDef) -> Value:
+        self._pass(node, self._records[of] if of.decorator_list else self._methods["__init__"])
+        return self.flow.value(Kind.OBJECT)
+
+    def _call_library(self, node: ast.Call, name: str) -> Value:
+        flow = self.flow
+        self.libraries.append(Use(node.func, self._unit, name, called=True))
+        self._check_keywords(node, name)
+        arguments = self._arguments(node)
+        if name.endswith(".load_inline"):
+            return flow.value(Kind.NATIVE)
+        if name in vocabulary.HOLDERS:
+            container = flow.value(Kind.SEQUENCE if name in vocabulary.SEQUENCES else Kind.DATA)
+            for key, value in arguments:
+                flow.put(value, container)
+                flow.edge(value.own, container.own, Kind.MAPPING)
+                if key not in (None, "*"):
+                    flow.assign(flow.value(Kind.MAPPING), container)
+            return container
+        base, _, last = name.rpartition(".")
+        if base == "torch.nn" and last in vocabulary.LAYERS and last not in vocabulary.LISTS_OF_PARAMETERS:
+            return flow.value(Kind.LAYER, Kind.LAYER | Kind.DATA)
+        if name == "dataclasses.field":
+            result = flow.value()
+            for _, value in arguments:
+                flow.assign(value, result)
+            return result
+        return flow.data()
+
+    def _check_keywords(self, node: ast.Call, name: str) -> None:
+        if name not in vocabulary.KEYWORDS:
+            return
+        most, allowed = vocabulary.KEYWORDS[name]
+        for keyword in node.keywords:
+            if keyword.arg not in allowed:
+                evidence = f"{name}({keyword.arg or '**'}=…): its arguments are {', '.join(sorted(allowed))}"
+                self._refuse("outside_language", node, evidence)
+        if len(node.args) > most or any(isinstance(argument, ast.Starred) for argument in node.args):
+            self._refuse("outside_language", node, f"{name} with more than {most} arguments by place")
+
+    def _call_builtin(self, node: ast.Call, function: ast.Name) -> Value:
+        name, flow = function.id, self.flow
+        self._read_name(function, called=True)
+        allowed = vocabulary.BUILTINS.get(name, frozenset())
+        for keyword in node.keywords:
+            if "*" not in allowed and keyword.arg not in allowed:
+                self._refuse("outside_language", node, f"{name}({keyword.arg or '**'}=…) is not part of the language")
+        if name == "isinstance" and len(node.args) == 2:
+            self._value(node.args[0])
+            self._type(node.args[1])
+            return flow.data()
+        if name == "hasattr" and not (len(node.args) == 2 and _is_public_text(node.args[1])):
+            self._refuse("forbidden_name", node, "hasattr: its second argument is a public name in quotes")
+        arguments = self._arguments(node)
+        if name in vocabulary.TAKES_FUNCTION:
+            self._use_function(node, name, [value for _, value in arguments[:1]])
+        self._use_function(node, name, [value for key, value in arguments if key == "key"])
+        result = flow.value(Kind.DATA) if name in vocabulary.CONTAINERS else flow.data()
+        if name == "dict":
+            flow.assign(flow.value(Kind.MAPPING), result)
+        for key, value in arguments:
+            if name in vocabulary.CONTAINERS and key in (None, "start"):
+                flow.put(flow.iterated(value), result)
+            elif name in vocabulary.CONTAINERS:
+                flow.put(value, result)
+            elif name in vocabulary.ELEMENTS:
+                flow.assign(value, result)
+                flow.assign(flow.iterated(value), result)
+        return result
+
+    def _use_function(self, node: ast.expr, by: str, functions: list[Value]) -> None:
+        """A library's function calls one that it is given."""
+        for value in functions:
+            self.calls.append(Use(node, self._unit, f"what {by} is given", value, called=True))
+
+    def _call_method(self, node: ast.Call, function: ast.Attribute) -> Value:
+        flow, name = self.flow, function.attr
+        base, called = self._read_attribute(function, called=True)
+        if name == "format":
+            self._check_format(node, function.value)
+        mentions, self._unit.mentions = self._unit.mentions, set()
+        arguments = self._arguments(node)
+        given, self._unit.mentions = self._unit.mentions, mentions
+        if name == "apply":  # calls what it is given here and now
+            given = {(mention, True) for mention, _ in given}
+            self._use_function(node, name, [value for _, value in arguments])
+        mentions |= given
+        result = self._result(node, called, arguments)
+        if name in self._methods:
+            self._give(arguments, self._methods[name], base, Kind.OBJECT | Kind.CLASS)
+            flow.assign_if(base, Kind.OBJECT | Kind.CLASS, self._methods[name].returned, result)
+        if name in vocabulary.ELEMENT:
+            flow.assign(flow.element(base), result)
+        else:
+            self._be_data(base, result)
+        if name in vocabulary.VIEWS_OF_CONTAINERS:
+            flow.share(base, result)
+            flow.edge(base.own, result.held, Kind.MAPPING, Kind.DATA)
+        if name in vocabulary.SAME:
+            flow.assign(base, result, Kind.DATA | Kind.MAPPING | Kind.LAYER | Kind.SEQUENCE | Kind.OBJECT)
+        if name in vocabulary.LAYER_LISTS:
+            anything = Kind.DATA | Kind.LAYER | Kind.SEQUENCE | Kind.OBJECT
+            flow.assign(flow.value(Kind.DATA, anything), result)
+        for key, value in arguments:
+            if name in vocabulary.MUTATORS:
+                flow.put(value, base)
+            if name in vocabulary.ELEMENT and key is None:
+                flow.assign(value, result)
+        return result
+
+    def _check_format(self, node: ast.Call, text: ast.expr) -> None:
+        """The fields of a format string may read attributes of what they are given: these may not."""
+        texts: list[ast.expr | None] = [text]
+        if isinstance(text, ast.Name):
+            texts = self._texts.get(text.id, [])
+        for each in texts or [None]:
+            text_of = each.value if isinstance(each, ast.Constant) else None
+            if not (isinstance(text_of, str) and is_plain_format(text_of)):
+                evidence = "format of a text that is no constant, or whose fields are not plain; write an f-string"
+                self._refuse("private_attribute", node, evidence)
+                return
+
+    def _call_value(self, node: ast.Call, called: Value) -> Value:
+        return self._result(node, called, self._arguments(node))
+
+    def _result(self, node: ast.Call, called: Value, arguments: list[tuple[str | None, Value]]) -> Value:
+        """What a call of some value gives, whatever this is: compiled, a kernel, an object, a class, a function."""
+        flow = self.flow
+        self.calls.append(Use(node, self._unit, _written(node.func), called, called=True))
+        result = flow.value()
+        compiled = Kind.NATIVE | Kind.KERNEL | Kind.SEQUENCE
+        flow.edge(called.own, result.own, compiled, Kind.DATA)
+        flow.edge(called.own, result.held, compiled, Kind.DATA)
+        flow.edge(called.own, result.own, Kind.CLASS, Kind.OBJECT)
+        flow.assign_if(called, Kind.FUNCTION, self._taken, result)
+        for _, value in arguments:
+            flow.assign_if(called, Kind.FUNCTION | Kind.CLASS, value, self._given)
+        self._give(arguments, self._methods["forward"], called, Kind.OBJECT | Kind.SEQUENCE)
+        flow.assign_if(called, Kind.OBJECT | Kind.SEQUENCE, self._methods["forward"].returned, result)
+        return result
+
+
+def _is_public_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.startswith("__")
+
+
+def _written(node: ast.expr) -> str:
+    """The name of what is called, as far as it has one."""
+    if isinstance(node, ast.Attribute):
+        return f"{_written(node.value)}.{node.attr}" if isinstance(node.value, ast.Name) else f"….{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "…"

@@ -1,0 +1,289 @@
+"""What a file defines: its functions, classes and attributes, with cells for their values; and where each code runs."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from kernelrl.candidate import ENTRY_POINT
+from kernelrl.dialects.language import vocabulary
+from kernelrl.dialects.language.flow import Flow, Kind, Value
+from kernelrl.dialects.language.names import Names, Scope, all_arguments, violation
+from kernelrl.dialects.language.vocabulary import Context
+from kernelrl.verdict import Violation
+
+
+@dataclass(eq=False)
+class Unit:
+    """Code that runs as one: the file, a function, a lambda."""
+
+    name: str
+    mentions: set[tuple[str, bool]] = field(default_factory=set)
+    """Names that it reads, and whether it calls them."""
+    lambdas: list[Unit] = field(default_factory=list)
+    context: Context = "dead"
+
+
+@dataclass(eq=False)
+class Entry:
+    """Where the arguments of calls arrive: by place, by name, or anywhere (`*`). Methods of one name share one."""
+
+    returned: Value
+    slots: dict[int | str, Value] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Routine:
+    """A function, method or lambda of the file."""
+
+    node: ast.FunctionDef | ast.Lambda
+    arguments: dict[str, Value]
+    entry: Entry
+    unit: Unit
+    owner: ast.ClassDef | None
+    is_static: bool
+
+
+@dataclass(frozen=True)
+class Use:
+    """A use of something at a place.
+
+    Attributes:
+        node: the place.
+        unit: the code around it.
+        name: of a library's name in full, of an attribute by itself; of a call, what is called as it is written.
+        value: what the attribute is taken from, what is called; None for a library's name.
+        called: whether what is used is called here.
+        as_type: whether it stands in an annotation or for a type in `isinstance`.
+    """
+
+    node: ast.expr
+    unit: Unit
+    name: str
+    value: Value | None = None
+    called: bool = False
+    as_type: bool = False
+
+
+class Definitions:
+    """The walk's memory: what is defined, what was used, and where the walk is.
+
+    Attributes:
+        flow: the kinds of all values.
+        names: what the file's names stand for.
+        libraries, attributes, calls: uses.
+        own_attributes: names that `self` and classes have by this file.
+        of_classes: those of them that a class has without an instance.
+        classes: the file's classes, by name.
+        kernels: Triton kernels.
+        violations: what the walk itself refuses.
+    """
+
+    def __init__(self, tree: ast.Module, names: Names):
+        self.flow = Flow()
+        self.names = names
+        self.libraries: list[Use] = []
+        self.attributes: list[Use] = []
+        self.calls: list[Use] = []
+        self.kernels: list[ast.FunctionDef] = []
+        self.violations: list[Violation] = []
+        self.classes: dict[str, ast.ClassDef] = {
+            node.name: node for node in tree.body if isinstance(node, ast.ClassDef)
+        }
+        self.routines: dict[ast.AST, Routine] = {}
+        self.by_name: dict[str, list[Routine]] = defaultdict(list)
+        self._methods: dict[str, Entry] = defaultdict(lambda: Entry(self.flow.value()))
+        self._records: dict[ast.ClassDef, Entry] = {}
+        self._escaped: set[Entry] = set()
+        self._variables: dict[tuple[Scope, str], Value] = {}
+        self._functions: dict[tuple[Scope, str], Routine] = {}
+        self._fields: dict[str, Value] = {}
+        self.own_attributes: set[str] = set()
+        self.of_classes: set[str] = set()
+        self._given = self.flow.value(Kind.DATA | Kind.LAYER | Kind.OBJECT, Kind.DATA | Kind.LAYER | Kind.OBJECT)
+        self._taken = self.flow.value()
+        self._scope = names.scopes[tree]
+        self._texts = _texts_by_name(tree)
+        self._unit = self.file = Unit("")
+        self._routine: Routine | None = None
+        self._declare(tree)
+
+    def _declare(self, tree: ast.Module) -> None:
+        owners: dict[ast.AST, ast.ClassDef] = {
+            statement: node for node in self.classes.values() for statement in node.body
+            if isinstance(statement, ast.FunctionDef)
+        }  # fmt: skip
+        for node in self.names.scopes:
+            if isinstance(node, ast.FunctionDef | ast.Lambda):
+                self._declare_routine(node, owners.get(node))
+        for node in self.classes.values():
+            if node.decorator_list:
+                self._records[node] = self._record(node)
+            for statement in node.body:
+                for name in bound_in_class(statement):
+                    self.own_attributes.add(name)
+                    self.of_classes.add(name)
+        for node in ast.walk(tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                    self.own_attributes.add(name)
+                case ast.Call(
+                    func=ast.Attribute(attr="register_buffer" | "register_parameter"),
+                    args=[ast.Constant(value=str(name)), *_],
+                ):
+                    if name.startswith("__") or name in vocabulary.RESERVED:
+                        self._refuse("patched_library", node, f"{name!r} registered; give it a name of its own")
+                    self.own_attributes.add(name)
+                    self._field(name)
+                    self.flow.assign(self.flow.data(), self._field(name))
+
+    def _declare_routine(self, node: ast.FunctionDef | ast.Lambda, owner: ast.ClassDef | None) -> None:
+        static = isinstance(node, ast.FunctionDef) and any(
+            getattr(each, "id", "") == "staticmethod" for each in node.decorator_list
+        )
+        name = node.name if isinstance(node, ast.FunctionDef) else ""
+        arguments = {argument.arg: self.flow.value() for argument in all_arguments(node.args)}
+        entry = self._methods[name] if owner else Entry(self.flow.value())
+        routine = self.routines[node] = Routine(node, arguments, entry, Unit(name), owner, static)
+        self._connect(routine)
+        scope = self.names.scopes[node]
+        self._variables.update({(scope, argument): value for argument, value in arguments.items()})
+        if not isinstance(node, ast.FunctionDef):
+            return
+        self.by_name[name].append(routine)
+        if owner is not None:
+            self.own_attributes.add(name)
+            if static:
+                self.of_classes.add(name)
+            elif "self" in arguments:
+                self.flow.assign(self.flow.value(Kind.OBJECT), arguments["self"])
+            if name == "forward" or (owner.name == ENTRY_POINT and name == "__init__"):
+                self._receive_data(routine)
+            self.flow.assign(self.flow.value(Kind.FUNCTION), self._field(name))
+        elif scope.parent is not None and scope.parent.bound[name] == 1:
+            self._functions[scope.parent, name] = routine
+
+    def _connect(self, routine: Routine) -> None:
+        """Let what arrives at a routine's entry flow to its parameters."""
+        parameters, slots = routine.node.args, routine.entry.slots
+        positional = [each.arg for each in (*parameters.posonlyargs, *parameters.args)]
+        if routine.owner is not None and not routine.is_static:
+            positional = positional[1:]
+        slots.setdefault("*", self.flow.value())
+        for place, name in enumerate(positional):
+            self.flow.assign(slots.setdefault(place, self.flow.value()), routine.arguments[name])
+        for name, value in routine.arguments.items():
+            if name != "self":
+                self.flow.assign(slots.setdefault(name, self.flow.value()), value)
+                self.flow.assign(slots["*"], value)
+        for rest in (parameters.vararg, parameters.kwarg):
+            if rest:
+                self.flow.put(slots["*"], routine.arguments[rest.arg])
+                self.flow.assign(self.flow.value(Kind.DATA | Kind.MAPPING), routine.arguments[rest.arg])
+
+    def _receive_data(self, routine: Routine) -> None:
+        for name, value in routine.arguments.items():
+            if name != "self":
+                self.flow.assign(self.flow.data(), value)
+
+    def _record(self, node: ast.ClassDef) -> Entry:
+        """Where the arguments of a dataclass arrive."""
+        entry = Entry(self.flow.value(), {"*": self.flow.value()})
+        names = [name for statement in node.body for name in bound_in_class(statement)]
+        for place, name in enumerate(names):
+            entry.slots[place] = entry.slots[name] = self._field(name)
+            self.flow.assign(entry.slots["*"], self._field(name))
+        return entry
+
+    def _field(self, name: str) -> Value:
+        return self._fields.setdefault(name, self.flow.value())
+
+    def _variable(self, scope: Scope, name: str) -> Value:
+        if (scope, name) not in self._variables:
+            self._variables[scope, name] = self.flow.value()
+        return self._variables[scope, name]
+
+    def _refuse(self, rule: str, node: ast.AST, evidence: str) -> None:
+        self.violations.append(violation(rule, node, evidence))
+
+    @contextmanager
+    def _inside(self, scope: Scope, routine: Routine | None = None) -> Iterator[None]:
+        before = self._scope, self._unit, self._routine
+        self._scope = scope
+        if routine is not None:
+            self._unit, self._routine = routine.unit, routine
+        try:
+            yield
+        finally:
+            self._scope, self._unit, self._routine = before
+
+    def _escape(self, entry: Entry) -> None:
+        """Somebody unknown may call what is entered here: with anything, for anything."""
+        if entry not in self._escaped:
+            self._escaped.add(entry)
+            if "*" in entry.slots:
+                self.flow.assign(self._given, entry.slots["*"])
+            self.flow.assign(entry.returned, self._taken)
+
+    def _find_contexts(self) -> None:
+        """Set each unit's context by what mentions it: `forward` wins over `init`, and `init` over `dead`."""
+        waiting: list[tuple[Unit, Context]] = [(self.file, "init")]
+        seen: set[tuple[Unit, Context]] = set()
+        waiting += self._of_class(ENTRY_POINT, "init")
+        waiting += [(routine.unit, "forward") for routine in self.by_name["extra_repr"]]
+        expanded: set[tuple[str, Context]] = set()
+        while waiting:
+            unit, context = waiting.pop()
+            if (unit, context) in seen:
+                continue
+            seen.add((unit, context))
+            if unit.context != "forward":
+                unit.context = context
+            waiting += [(each, "forward") for each in unit.lambdas]
+            for name, called in unit.mentions:
+                then: Context = context if called else "forward"
+                if (name, then) not in expanded:
+                    expanded.add((name, then))
+                    if name not in ("__init__", "forward"):
+                        waiting += [(routine.unit, then) for routine in self.by_name.get(name, [])]
+                    waiting += self._of_class(name, then)
+
+    def _of_class(self, name: str, context: Context) -> list[tuple[Unit, Context]]:
+        if name not in self.classes:
+            return []
+        members = [each for each in self.classes[name].body if isinstance(each, ast.FunctionDef)]
+        return [
+            (self.routines[each].unit, context if each.name == "__init__" else "forward")
+            for each in members
+            if each.name in ("__init__", "forward")
+        ]
+
+
+def bound_in_class(statement: ast.stmt) -> list[str]:
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    return names
+
+
+def _texts_by_name(tree: ast.Module) -> dict[str, list[ast.expr | None]]:
+    """By name: all that the file binds to it; None for what is no plain assignment."""
+    found: dict[str, list[ast.expr | None]] = defaultdict(list)
+    plain: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    plain.add(target)
+                    found[target.id].append(node.value)
+        elif isinstance(node, ast.arg):
+            found[node.arg].append(None)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and node not in plain:
+            found[node.id].append(None)
+    return found

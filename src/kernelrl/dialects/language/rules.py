@@ -1,0 +1,176 @@
+"""Which uses are allowed where: a library's names, attributes of what, calls of what."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kernelrl.dialects.language import vocabulary
+from kernelrl.dialects.language.definitions import Use
+from kernelrl.dialects.language.flow import CALLABLE, Kind
+from kernelrl.dialects.language.meaning import Meaning
+from kernelrl.dialects.language.names import violation
+from kernelrl.verdict import Violation
+
+
+def find_uses(meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
+    """Uses that are not allowed.
+
+    Args:
+        meaning: what the candidate uses.
+        may_compute: whether the library's operators and layers are allowed (dialect `python`).
+    """
+    for use in meaning.libraries:
+        yield from _check_library(use, may_compute)
+    for use in meaning.attributes:
+        yield from _check_attribute(use, meaning, may_compute)
+    for use in meaning.calls:
+        yield from _check_call(use, meaning, may_compute)
+
+
+def _check_library(use: Use, may_compute: bool) -> Iterator[Violation]:
+    module, name, rest = _split(use.name)
+    if (
+        any(part.startswith("_") for part in use.name.split("."))
+        and name not in vocabulary.PRIVATE
+        and module != "__future__"
+    ):
+        yield violation("private_attribute", use.node, use.name)
+    elif not name:
+        yield violation(
+            "library_call", use.node, f"{use.name} as a value: a module stands before a dot, and nowhere else"
+        )
+    elif rest and not (name in vocabulary.DTYPES and rest in vocabulary.DATA):
+        yield violation("library_call", use.node, f"{use.name}: {module}.{name} stands by itself")
+    elif name not in vocabulary.FORWARD.get(module, ()):
+        yield from _check_computing_name(use, module, name, may_compute)
+    elif name == "load_inline" and not use.called:
+        yield violation("library_call", use.node, f"{use.name} as a value: call it by its name")
+
+
+def _check_computing_name(use: Use, module: str, name: str, may_compute: bool) -> Iterator[Violation]:
+    if use.unit.context == "dead":
+        return
+    if use.as_type and module == "torch.nn" and name in vocabulary.LAYERS:
+        return
+    if may_compute and name in vocabulary.operators().get(module, ()):
+        return
+    if name in vocabulary.INIT.get(module, ()) and use.unit.context == "init":
+        if not use.called:
+            yield violation("library_call", use.node, f"{use.name} as a value: call it by its name")
+        return
+    yield violation("library_call", use.node, _instead(use.name, module, name))
+
+
+def _instead(full: str, module: str, name: str) -> str:
+    if name in vocabulary.INIT.get(module, ()):
+        return f"{full}: allowed in __init__ alone; what forward computes is your kernel's work"
+    if module in ("torch", "torch.nn.functional") or name in vocabulary.LAYERS:
+        return f"{full}: the kernel computes; torch allocates, views and copies"
+    return f"{full} is not among what may be used of {module}"
+
+
+def _split(full: str) -> tuple[str, str, str]:
+    """Module, name in it, and what follows the name, of a full dotted name."""
+    parts = full.split(".")
+    known = _MODULES
+    length = max((k for k in range(1, len(parts) + 1) if ".".join(parts[:k]) in known), default=1)
+    module = ".".join(parts[:length])
+    return module, ".".join(parts[length : length + 1]), ".".join(parts[length + 1 :])
+
+
+_MODULES = (
+    vocabulary.MODULES
+    | vocabulary.DEVICE_MODULES
+    | frozenset({"torch.linalg", "torch.fft", "torch.special", "tvm_ffi"})
+)
+
+
+def _check_attribute(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
+    assert use.value is not None
+    name, kinds = use.name, meaning.flow.kinds(use.value.own) or Kind.DATA
+    if name.startswith("_") and (name.startswith("__") or not _is_own(name, kinds, meaning)):
+        yield violation("private_attribute", use.node, f"….{name}")
+        return
+    if use.unit.context == "dead":
+        return
+    if kinds & (Kind.KERNEL | Kind.FUNCTION) and not kinds & ~(Kind.KERNEL | Kind.FUNCTION | Kind.MAPPING):
+        yield violation("outside_language", use.node, f"….{name} of a function: functions are called")
+    elif _is_own(name, kinds, meaning) or kinds == Kind.NATIVE:
+        return
+    elif kinds & Kind.CLASS:
+        yield violation(
+            "outside_language", use.node, f"….{name} of a class: call it on self, or make it a staticmethod"
+        )
+    elif not _is_of_data(use, kinds, may_compute):
+        yield _refuse_attribute(use, kinds)
+
+
+def _is_own(name: str, kinds: Kind, meaning: Meaning) -> bool:
+    if kinds == Kind.CLASS:
+        return name in meaning.of_classes
+    return kinds == Kind.OBJECT and name in meaning.own_attributes
+
+
+def _is_of_data(use: Use, kinds: Kind, may_compute: bool) -> bool:
+    name, in_init = use.name, use.unit.context == "init"
+    if name in vocabulary.DATA or (kinds == Kind.OBJECT and name in vocabulary.OF_MODULES):
+        return True
+    if in_init and (name in vocabulary.PACKING or name in ("apply", "@")):
+        return True
+    if may_compute and (name in vocabulary.tensor_operators() or name == "@"):
+        return True
+    return name in vocabulary.NUMBERS_OF_DTYPE and _is_of_dtype(use.node)
+
+
+def _is_of_dtype(node: ast.expr) -> bool:
+    """Whether an attribute is taken from what `torch.finfo` or `torch.iinfo` has just returned."""
+    match node:
+        case ast.Attribute(value=ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="finfo" | "iinfo"))):
+            return True
+    return False
+
+
+def _refuse_attribute(use: Use, kinds: Kind) -> Violation:
+    name = use.name
+    if name == "@":
+        return violation("library_call", use.node, "the @ operator: the kernel multiplies")
+    if kinds == Kind.OBJECT:
+        return violation("outside_language", use.node, f"self.{name}: nothing in this file assigns it")
+    if name in vocabulary.tensor_operators() or name in vocabulary.PACKING or name == "forward":
+        evidence = f"tensor method .{name}: the kernel computes; views, copies and conversions are allowed"
+        return violation("library_call", use.node, evidence)
+    return violation("outside_language", use.node, f"….{name} is no attribute of the language")
+
+
+def _check_call(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
+    assert use.value is not None
+    if use.unit.context == "dead":
+        return
+    kinds, held = meaning.flow.kinds(use.value.own), meaning.flow.kinds(use.value.held)
+    if (kinds & Kind.LAYER or (kinds & Kind.SEQUENCE and held & Kind.LAYER)) and not may_compute:
+        evidence = f"{use.name}(…) may run a layer of torch.nn: give its weight and bias to your kernel"
+        yield violation("library_call", use.node, evidence)
+    elif not kinds & (CALLABLE | Kind.LAYER) and not _is_method_of_data(use):
+        evidence = f"{use.name}(…): what is called is not known to be a function of this file; call it by its name"
+        yield violation("outside_language", use.node, evidence)
+
+
+def _is_method_of_data(use: Use) -> bool:
+    """Whether a call is that of an attribute, which has been checked as such."""
+    return isinstance(use.node, ast.Call) and isinstance(use.node.func, ast.Attribute)
+
+
+def calls_kernel(meaning: Meaning) -> bool:
+    """Whether code that `forward` can reach calls a compiled function or a Triton kernel."""
+    return any(
+        use.unit.context == "forward"
+        and use.value is not None
+        and meaning.flow.kinds(use.value.own) & (Kind.NATIVE | Kind.KERNEL)
+        for use in meaning.calls
+    )
+
+
+def compiles(meaning: Meaning) -> bool:
+    """Whether the file compiles native code."""
+    return any(use.name.endswith(".load_inline") and use.called for use in meaning.libraries)

@@ -1,0 +1,293 @@
+"""The words of the candidate's Python: modules and their names, attributes of data, built-in functions.
+
+Each list says where a word may stand. `forward` is whatever a call of the candidate may reach, `init` what runs before:
+module level, `__init__`, and functions that only these two call.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from types import FunctionType
+from typing import Literal
+
+import torch
+
+Context = Literal["init", "forward", "dead"]
+"""`dead`: inside a function that nothing calls, such as a copied `get_inputs` or the reference."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+DTYPES = _words(
+    "float64 double float32 float float16 half bfloat16 int64 long int32 int int16 short int8 uint8 bool "
+    "float8_e4m3fn float8_e5m2"
+)
+_ALLOCATE = _words(
+    "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like tensor as_tensor scalar_tensor"
+)
+_TYPES = _words(
+    "Tensor FloatTensor HalfTensor IntTensor LongTensor BoolTensor dtype device Size Generator "
+    "memory_format layout contiguous_format channels_last "
+    "channels_last_3d preserve_format strided inf nan pi"
+)
+_QUESTIONS = _words(
+    "no_grad inference_mode is_tensor is_floating_point is_complex promote_types result_type broadcast_shapes "
+    "finfo iinfo numel get_default_dtype"
+)
+_FUNCTIONS_FOR_VIEWS = _words(
+    "reshape permute transpose t squeeze unsqueeze flatten narrow select split chunk unbind as_strided "
+    "movedim moveaxis "
+    "swapaxes diagonal ravel broadcast_to clone"
+)
+LAYERS = frozenset(
+    name
+    for name in dir(torch.nn)
+    if isinstance(found := getattr(torch.nn, name), type) and issubclass(found, torch.nn.Module)
+)
+
+FORWARD: dict[str, frozenset[str]] = {
+    "torch": DTYPES | _ALLOCATE | _TYPES | _QUESTIONS | _FUNCTIONS_FOR_VIEWS,
+    "torch.nn": _words("Module Parameter ParameterList Buffer"),
+    "torch.cuda": _words(
+        "is_available current_device device device_count get_device_properties get_device_capability get_device_name "
+        "is_bf16_supported synchronize"
+    ),
+    "torch.utils.cpp_extension": _words("load_inline"),
+    "tvm_ffi.cpp": _words("load_inline"),
+    "triton": _words("jit autotune heuristics Config cdiv next_power_of_2"),
+    "triton.language": _words(
+        "constexpr dtype cdiv float64 float32 float16 bfloat16 float8e4nv float8e5 "
+        "int64 int32 int16 int8 int1 uint64 uint32 uint16 uint8 pi32_t tensor"
+    ),
+    "math": frozenset(name for name in dir(math) if not name.startswith("_")),
+    "typing": _words("Any Callable Dict Final Iterable List Literal Mapping Optional Sequence Tuple Type Union"),
+    "collections.abc": _words("Callable Iterable Mapping Sequence"),
+    "dataclasses": _words("dataclass field"),
+    "collections": _words("OrderedDict"),
+    "textwrap": _words("dedent"),
+    "__future__": _words("annotations"),
+}
+"""By module: the names that any code may use."""
+
+PRIVATE = _words("_calculate_fan_in_and_fan_out _calculate_correct_fan")
+"""Private names of `torch.nn.init` that people copy from the initialisation of `nn.Linear`."""
+INIT: dict[str, frozenset[str]] = {
+    "torch": _words(
+        "rand rand_like randn randn_like randint randperm arange linspace eye cat concat stack manual_seed normal sqrt "
+        "exp log log2 rsqrt from_numpy sin cos tan sum mean abs mul add sub div pow outer ger triu tril meshgrid where "
+        "clamp square reciprocal cumsum cumprod kron flip repeat_interleave "
+        "hann_window hamming_window einsum matmul bmm minimum maximum bernoulli floor ceil round"
+    ),
+    "torch.nn": LAYERS,
+    "torch.nn.init": frozenset(name for name in dir(torch.nn.init) if not name.startswith("_")) | PRIVATE,
+}
+"""By module: further names that code before the first call may call, to make and pack parameters."""
+
+MODULES = frozenset(FORWARD) | frozenset(INIT) | _words("torch.utils torch.nn.functional tvm_ffi triton.language.extra")
+"""Modules that may be imported; some of them (`torch.nn.functional`) have no name that may be used."""
+DEVICE_MODULES = _words(
+    "triton.language.math triton.language.extra.libdevice triton.language.extra.cuda "
+    "triton.language.extra.cuda.libdevice"
+)
+"""Modules whose functions may be used in kernels only."""
+LEFT_OVER = _words(
+    "os sys time warnings functools itertools contextlib enum random copy re string pathlib logging numpy abc types "
+    "torch.utils.checkpoint torch.autograd torch.cuda.amp torch.jit torch.fx torch.distributed operator inspect gc"
+)
+"""Modules that people import by habit: the import may stand where nothing uses it."""
+ENVIRONMENT = _words("TORCH_CUDA_ARCH_LIST CUDA_LAUNCH_BLOCKING MAX_JOBS CXX CC CUDA_HOME TORCH_EXTENSIONS_DIR")
+"""Keys of `os.environ` that a candidate may set to a constant at module level; the builder, another "
+"process, decides."""
+
+# attributes
+
+_SHAPE = _words(
+    "size shape dim ndim ndimension numel nelement stride storage_offset element_size nbytes dtype device layout "
+    "data_ptr is_contiguous is_cuda is_cpu is_floating_point is_complex requires_grad type names get_device itemsize "
+    "values index training"
+)
+_VIEWS = _words(
+    "view view_as reshape reshape_as expand expand_as permute transpose t T mT H mH squeeze unsqueeze flatten "
+    "unflatten narrow select split chunk unbind as_strided detach movedim moveaxis swapaxes unfold diagonal ravel"
+)
+_COPIES = _words(
+    "new_empty new_zeros new_ones new_full new_tensor new_empty_strided zero_ fill_ clone contiguous copy_ to type_as "
+    "float double half bfloat16 int long short bool cpu cuda item requires_grad_ data"
+)
+_CONTAINERS = _words(
+    "append extend insert pop get items keys values setdefault update copy clear remove reverse join replace strip "
+    "lstrip rstrip split splitlines lower upper startswith endswith format zfill ljust rjust removeprefix removesuffix"
+)
+_OF_LAYERS = _words(
+    "weight bias running_mean running_var num_batches_tracked eps momentum affine track_running_stats num_features "
+    "in_features out_features in_channels out_channels kernel_size stride padding padding_mode output_padding dilation "
+    "groups normalized_shape elementwise_affine num_groups num_channels num_embeddings embedding_dim padding_idx "
+    "hidden_size input_size num_layers batch_first bidirectional dropout negative_slope alpha beta threshold inplace p "
+    "lambd min_val max_val num_parameters approximate output_size return_indices ceil_mode count_include_pad "
+    "divisor_override scale_factor mode align_corners upscale_factor start_dim end_dim margin reduction ignore_index "
+    "label_smoothing delta blank full log_target swap num_heads embed_dim head_dim in_proj_weight in_proj_bias "
+    "weight_ih weight_hh bias_ih bias_hh parameters named_parameters buffers named_buffers eval train "
+    + " ".join(f"{kind}_{part}_l{layer}" for kind in ("weight", "bias") for part in ("ih", "hh") for layer in range(8))
+)
+_OF_DEVICES = _words("multi_processor_count total_memory major minor name")
+DATA = _SHAPE | _VIEWS | _COPIES | _CONTAINERS | _OF_LAYERS | _OF_DEVICES
+"""Attributes that any code may use, whatever they are taken from: none of them computes on tensors or runs a layer."""
+
+PACKING = _words(
+    "normal_ uniform_ exponential_ bernoulli_ trunc_normal_ random_ mul mul_ add add_ sub sub_ div div_ pow pow_ sqrt "
+    "sqrt_ rsqrt rsqrt_ reciprocal square exp exp_ log log_ abs abs_ neg neg_ sign sum mean amax amin max min var std "
+    "norm prod clamp clamp_ clamp_min round floor triu tril triu_ tril_ cumsum sin cos masked_fill masked_fill_ repeat "
+    "repeat_interleave tile flip roll index_select gather scatter_ fill_diagonal_ eq ne lt gt le ge any all matmul mm "
+    "outer dot tolist sort argsort nonzero unique bincount modules children named_modules named_children"
+)
+"""Further attributes for code before the first call, to make and pack parameters."""
+
+OF_MODULES = _words("register_buffer register_parameter apply parameters named_parameters buffers training eval train")
+"""What an `nn.Module` of the candidate's has beside its own attributes and `DATA`."""
+RESERVED = frozenset(dir(torch.nn.Module())) - _words("extra_repr training T_destination dump_patches")
+"""Names of `nn.Module`'s own machinery: a candidate neither defines nor assigns them, but for the method `forward`."""
+OVERRIDABLE = _words("forward __init__ extra_repr")
+
+SAME = _words("to eval train cuda cpu half float double bfloat16 requires_grad_ apply contiguous detach clone copy")
+"""Methods whose result is what they are called on, as far as the rules are concerned."""
+ELEMENT = _words("get pop setdefault")
+MUTATORS = _words("append extend insert update setdefault")
+LAYER_LISTS = _words("modules children named_modules named_children")
+VIEWS_OF_CONTAINERS = _words("items values keys copy")
+SEQUENCES = frozenset({"torch.nn.Sequential"})
+HOLDERS = SEQUENCES | {"torch.nn.ModuleList", "torch.nn.ModuleDict", "collections.OrderedDict"}
+DERIVABLE = _words("Linear LayerNorm RMSNorm GroupNorm")
+"""Layers that a class may be derived from: besides `forward`, which it replaces, they have no method that computes."""
+LISTS_OF_PARAMETERS = _words("ParameterList ParameterDict")
+KEYWORDS = {
+    "triton.jit": (0, _words("noinline do_not_specialize do_not_specialize_on_alignment debug")),
+    "triton.autotune": (2, _words("configs key reset_to_zero restore_value warmup rep cache_results")),
+    "triton.heuristics": (1, _words("values")),
+    "triton.Config": (5, _words("kwargs num_warps num_stages num_ctas maxnreg")),
+    "dataclasses.dataclass": (0, _words("frozen eq order slots kw_only repr")),
+    "dataclasses.field": (0, _words("default default_factory")),
+}
+"""By function: how many arguments it may be given by place, and which by name."""
+NUMBERS_OF_DTYPE = _words("min max eps tiny smallest_normal bits resolution")
+"""Attributes of what `torch.finfo` and `torch.iinfo` return."""
+
+# built-in functions, by the keyword arguments that they may be given
+
+BUILTINS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        "len range int float bool str repr abs round divmod pow list tuple set frozenset all any isinstance slice iter "
+        "next reversed sum hasattr format bin hex ord chr".split(),
+        frozenset[str](),
+    ),
+    "dict": frozenset("*"),
+    "enumerate": _words("start"),
+    "zip": _words("strict"),
+    "sum": _words("start"),
+    "int": _words("base"),
+    "print": _words("sep end flush"),
+    "sorted": _words("key reverse"),
+    "min": _words("key default"),
+    "max": _words("key default"),
+    "map": frozenset(),
+    "filter": frozenset(),
+}
+EXCEPTIONS = _words(
+    "Exception ValueError TypeError RuntimeError AssertionError NotImplementedError KeyError IndexError ImportError "
+    "ModuleNotFoundError AttributeError ZeroDivisionError OverflowError ArithmeticError OSError"
+)
+CONTAINERS = _words("list tuple set frozenset zip enumerate reversed sorted iter dict sum")
+ELEMENTS = _words("min max next")
+TAKES_FUNCTION = _words("map filter")
+CONSUMERS = _words("list tuple set frozenset dict sum min max any all sorted join ModuleList Sequential ParameterList")
+"""Calls that use up a generator expression before they return."""
+
+# kernels
+
+DEVICE: dict[str, frozenset[str]] = {
+    "triton.language": _words(
+        "abs advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max "
+        "atomic_min "
+        "atomic_or atomic_xchg atomic_xor bfloat16 broadcast broadcast_to cast cat cdiv ceil clamp constexpr "
+        "cos cumprod "
+        "cumsum debug_barrier device_assert device_print div_rn dot dot_scaled erf exp exp2 expand_dims fdiv flip "
+        "float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 floor fma full gather "
+        "histogram "
+        "int1 int16 int32 int64 int8 interleave join load log log2 make_block_ptr max max_constancy max_contiguous "
+        "maximum min minimum multiple_of num_programs permute philox pi32_t pointer_type program_id rand "
+        "rand4x randint "
+        "randint4x randn randn4x range ravel reduce reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn "
+        "static_assert static_print static_range store sub sum swizzle2d topk trans uint16 uint32 uint64 uint8 "
+        "umulhi unsqueeze squeeze view where xor_sum zeros zeros_like add mul make_tensor_descriptor"
+    ),
+    "triton.language.math": _words(
+        "abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi max min pow tanh"
+    ),
+    "triton.language.extra.libdevice": _words(
+        "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc erfcinv erfcx "
+        "erfinv exp "
+        "exp10 exp2 expm1 fast_dividef fast_expf fast_logf fast_powf fast_tanhf fdim floor fma fmod hypot isinf isnan "
+        "ldexp lgamma log log10 log1p log2 nearbyint nextafter normcdf pow rcbrt remainder rhypot rint round rsqrt "
+        "signbit sin sinh sinpi sqrt tan tanh tgamma trunc div_rn mul_rn add_rn sub_rn ffs popc clz llrint"
+    ),
+    "triton.language.PropagateNan": _words("ALL NONE"),
+    "triton": _words("cdiv next_power_of_2"),
+}
+"""By module: the names that a kernel may use."""
+for _name in ("triton.language.extra.cuda.libdevice", "triton.language.extra.cuda", "triton.language.libdevice"):
+    DEVICE[_name] = DEVICE["triton.language.extra.libdevice"]
+DEVICE_ATTRIBUTES = _words(
+    "shape dtype element_ty type T to reshape view trans permute value numel primitive_bitwidth broadcast_to "
+    "expand_dims load store is_floating is_fp16 is_fp32 is_fp64 is_bf16 is_int"
+)
+"""Attributes of what a kernel computes with. Whatever computes is written as a function of `tl`."""
+DEVICE_BUILTINS = _words("range min max abs float int len bool")
+
+
+# torch's operators, for dialect `python`
+
+_FUNCTIONAL = "torch.nn.functional"
+
+
+@cache
+def operators() -> dict[str, frozenset[str]]:
+    """By module: the names of `torch` that compute, which dialect `python` may use anywhere."""
+    bound = {name for name in dir(torch._C._VariableFunctions) if not name.startswith("_")}
+    foul = _words("from_file set_vital read_vitals get_device frombuffer from_numpy is_vulkan_available")
+    return {
+        "torch": frozenset(bound | set(torch.functional.__all__)) - foul | _words("complex64 complex128"),
+        "torch.nn": LAYERS,
+        "torch.nn.functional": frozenset(
+            name
+            for name in dir(torch.nn.functional)
+            if name in bound
+            or hasattr(torch._C._nn, name)
+            or (
+                isinstance(found := getattr(torch.nn.functional, name), FunctionType)
+                and found.__module__ == _FUNCTIONAL
+            )
+            or isinstance(found, FunctionType)
+            and name.startswith(("adaptive_max", "fractional_max", "max_pool"))
+        )
+        - _words("handle_torch_function boolean_dispatch assert_int_or_pair")
+        | _words("logsigmoid"),
+        **{
+            f"torch.{part}": frozenset(
+                name for name in dir(getattr(torch, part)) if hasattr(getattr(torch._C, f"_{part}"), f"{part}_{name}")
+            )
+            for part in ("linalg", "fft", "special")
+        },
+    }
+
+
+@cache
+def tensor_operators() -> frozenset[str]:
+    """Methods of a tensor that compute, which dialect `python` may use anywhere."""
+    bound = {name for name in dir(torch._C.TensorBase) if not name.startswith("_")}
+    foul = _words(
+        "apply_ map_ map2_ set_ resize_ resize_as_ record_stream numpy grad grad_fn untyped_storage storage "
+        "share_memory_ register_hook backward retain_grad grad_dtype output_nr volatile name"
+    )
+    return frozenset(bound - foul) | _words("norm split unique unique_consecutive stft istft lu unflatten")

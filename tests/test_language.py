@@ -1,0 +1,314 @@
+"""The candidate's Python is a small language: what it has, what it refuses and says, and what reading it costs."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from candidate_files import EXPLOITS, HONEST, header
+from kernelrl import dialects
+from kernelrl.candidate import MAX_SOURCE_CHARS
+from kernelrl.dialects import language
+from kernelrl.dialects.language.syntax import MAX_DEPTH
+
+FILE = """\
+import math
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from tvm_ffi.cpp import load_inline
+{before}
+mod = load_inline(name="k", cpp_sources="", functions="k")
+
+class Own(nn.Module):
+    def forward(self, x):
+        return x
+
+class ModelNew(nn.Module):
+    def __init__(self, width=3):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.own = Own()
+        {init}
+
+    def forward(self, x, y=None):
+        out = torch.empty_like(x)
+        mod.k(x, out)
+        {body}
+        return out
+"""
+KERNEL = """\
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+{before}
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    {body}
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        kernel[(1,)](x, x.numel(), BLOCK=16)
+        return x
+"""
+CUDA = '''\
+import os
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+os.environ["TORCH_CUDA_ARCH_LIST"] = "8.0"
+
+cuda_source = """
+#include <torch/extension.h>
+#include <cuda_runtime.h>
+
+__global__ void add_kernel(const float* a, const float* b, float* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = a[i] + b[i];
+}
+
+torch::Tensor add_cuda(torch::Tensor a, torch::Tensor b) {
+  auto out = torch::empty_like(a);
+  int n = a.numel();
+  add_kernel<<<(n + 255) / 256, 256>>>(a.data_ptr<float>(), b.data_ptr<float>(), out.data_ptr<float>(), n);
+  return out;
+}
+"""
+cpp_source = "torch::Tensor add_cuda(torch::Tensor a, torch::Tensor b);"
+
+add = load_inline(
+    name="add",
+    cpp_sources=cpp_source,
+    cuda_sources=cuda_source,
+    functions=["add_cuda"],
+    verbose=True,
+    extra_cflags=[""],
+    extra_ldflags=[""],
+)
+
+
+class ModelNew(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.add = add
+
+    def forward(self, a, b):
+        return self.add.add_cuda(a.cuda(), b.cuda())
+'''
+
+
+def found(body="", init="", before="", may_compute=False):
+    source = FILE.format(body=body.replace("\n", "\n        "), init=init.replace("\n", "\n        "), before=before)
+    return [(violation.rule, violation.evidence) for violation in language.read(source, may_compute).violations]
+
+
+@pytest.mark.parametrize("path", HONEST, ids=lambda path: path.stem)
+def test_no_honest_kernel_is_refused(path):
+    assert dialects.get(header(path).get("dialect", "cpp")).find_violations(path.read_text()) == []
+
+
+LEAVES_LANGUAGE = [path for path in EXPLOITS if path.stem.startswith("language_")]
+
+
+@pytest.mark.parametrize("path", LEAVES_LANGUAGE, ids=lambda path: path.stem)
+def test_an_exploit_that_leaves_the_language_is_refused_by_the_rules_alone(path):
+    _, rule = header(path)["expect"].split()
+    violations = dialects.get(header(path)["dialect"]).find_violations(path.read_text())
+    assert rule in {violation.rule for violation in violations}, violations
+
+
+def test_the_usual_shape_of_a_cuda_kernel_is_read():
+    assert dialects.get("cuda").find_violations(CUDA) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "shape = tuple(int(s) for s in x.shape)\na, b = (s + 1 for s in x.shape)",
+        "names = [f'{k}={v:>3}' for k, v in {'a': 1}.items() if v]",
+        "if y is not None and isinstance(y, (torch.Tensor, list)):\n    x = y[0]",
+        "try:\n    x = x.view(-1)\nexcept (ValueError, RuntimeError) as e:\n    raise TypeError(f'{e}') from None",
+        "for layer in (self.own, Own()):\n    x = layer(x)",
+        "run = mod.k if x.is_contiguous() else mod.k2\nrun(x, out)",
+        "table = {torch.float32: mod.k}\ntable[x.dtype](x, out)",
+        "def inner(t, scale=1.0, *rest, eps=1e-5, **more):\n    return t\nx = inner(x, 2.0, eps=0.0)",
+        "weight = self.linear.weight.t().contiguous()\nmod.k(weight, out)",
+        "low = torch.finfo(x.dtype).min\nlimit = math.sqrt(float(x.size(0))) if (n := x.numel()) > 3 else -math.inf",
+        "with torch.no_grad():\n    x = x.detach()",
+        "while x.dim() < 3:\n    x = x.unsqueeze(0)\nelse:\n    del out\n    out = x.new_zeros(1)",
+        "print('shape', x.shape, sep=' ', flush=True)\nassert x.ndim == 2, 'two'",
+    ],
+)
+def test_what_people_write(body):
+    assert found(body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "rule", "hint"),
+    [
+        ("out = torch.relu(x)", "library_call", "the kernel computes"),
+        ("out = F.relu(x)", "library_call", "torch.nn.functional.relu"),
+        ("out = x.sum()", "library_call", "views, copies and conversions"),
+        ("out = x @ x", "library_call", "the kernel multiplies"),
+        ("out = self.linear(x)", "library_call", "give its weight and bias to your kernel"),
+        ("out = self.linear.forward(x)", "library_call", ".forward"),
+        ("out = nn.Linear(3, 3)(x)", "library_call", "allowed in __init__ alone"),
+        ("out = [self.own, self.linear][1](x)", "library_call", "layer of torch.nn"),
+        ("out = nn.Sequential(self.own, self.linear)(x)", "library_call", "layer of torch.nn"),
+        ("out = y(x)", "outside_language", "call it by its name"),
+        ("kept = [math]", "library_call", "a module stands before a dot"),
+        ("out.grad_fn", "outside_language", "no attribute of the language"),
+        ("self.nothing", "outside_language", "nothing in this file assigns it"),
+        ("x.data = out", "patched_library", "copy_"),
+        ("F.relu = None", "patched_library", "only attributes of self"),
+        ("eval('1')", "forbidden_name", "no built-in function of the language"),
+        ("open", "forbidden_name", "open"),
+        ("f = len", "forbidden_name", "call it where you need it"),
+        ("yield x", "deferred_work", "compute when forward is called"),
+        ("lazy = (s for s in x.shape)", "deferred_work", "write a list"),
+        ("match x:\n    case _:\n        pass", "outside_language", "write if and elif"),
+        ("class Inner(nn.Module):\n    pass", "outside_language", "at module level"),
+        ("x.__class__", "private_attribute", "__class__"),
+        ("super().forward(x)", "forbidden_name", "inside of __init__, and nowhere else"),
+        ("import ctypes", "forbidden_import", "ctypes"),
+        ("import time\ntime.time()", "forbidden_import", "the executor measures"),
+        ("sorted([x], key=self.linear)", "library_call", "layer of torch.nn"),
+        ("'{0.shape}'.format(x)", "private_attribute", "write an f-string"),
+        ("with x:\n    pass", "outside_language", "torch.no_grad"),
+        ("try:\n    pass\nexcept BaseException:\n    pass", "outside_language", "write except Exception"),
+    ],
+)
+def test_a_refusal_names_the_rule_and_says_what_to_write(body, rule, hint):
+    assert any(rule == name and hint in evidence for name, evidence in found(body)), found(body)
+
+
+@pytest.mark.parametrize(
+    "body", ["out = F.relu(self.linear(x)).sum() @ x", "out = nn.Sequential(self.linear)(x.softmax(-1))"]
+)
+def test_plain_pytorch_may_compute_and_is_held_to_the_same_language(body):
+    assert found(body, may_compute=True) == []
+    assert {rule for rule, _ in found(body)} == {"library_call"}
+    for foul in ("torch.compile(self.linear)", "torch.set_num_threads(1)", "x.__class__", "open('x')", "x.apply_(len)"):
+        assert found(foul, may_compute=True), foul
+
+
+def test_parameters_are_made_and_packed_in_init():
+    init = (
+        "self.register_buffer('scale', self.linear.weight.square().sum(dim=0))\nself.kept = torch.cat([self.scale] * 2)"
+    )
+    assert found(init=init) == []
+    assert {rule for rule, _ in found(body=init)} == {"library_call"}
+
+
+def test_a_function_that_only_init_calls_may_pack_and_one_that_forward_calls_may_not():
+    before = "def pack(t):\n    return t.mul(2.0)\n"
+    assert found(init="self.kept = pack(self.linear.weight)", before=before) == []
+    assert found("mod.k(pack(x), out)", before=before) == [
+        ("library_call", "tensor method .mul: the kernel computes; views, copies and conversions are allowed")
+    ]
+    assert found(init="self.kept = [pack]", before=before) != []
+
+
+def test_what_nothing_calls_is_not_judged_for_what_it_computes():
+    before = "def get_inputs():\n    return [torch.rand(3).relu()]\n"
+    before += "class Model(nn.Module):\n    def forward(self, x):\n        return F.relu(x)\n"
+    assert found(before=before) == []
+    assert found("out = Model()(x)", before=before) != []
+    assert found(before=before + "get_inputs.__globals__\n") != []
+
+
+@pytest.mark.parametrize(
+    ("body", "rule", "hint"),
+    [
+        ("x.handle", "outside_language", "write a function of tl"),
+        ("x.sum()", "outside_language", "tl.sum(x, axis=0)"),
+        ("x_ptr.data", "outside_language", "data"),
+        ("torch.relu(x)", "library_call", "kernels use tl"),
+        ("tl.tensor(x, tl.float32)", "library_call", "kernels use tl"),
+        ("tl.inline_asm_elementwise('', '', [x], tl.float32, True, 1)", "library_call", "inline_asm"),
+        ("HELD * 2", "forbidden_name", "nor a constant of the file"),
+        ("print(x)", "forbidden_name", "print"),
+        ("BLOCK(x)", "outside_language", "what is called is a kernel"),
+        ("x @ x", "library_call", "tl.dot"),
+        ("y = [i for i in range(3)]", "outside_language", "ListComp"),
+        ("for i in x:\n        pass", "outside_language", "tl.static_range"),
+    ],
+)
+def test_a_kernels_body_reaches_tl_and_nothing_else(body, rule, hint):
+    violations = language.read(KERNEL.format(body=body, before="HELD = torch.ones(3)\n")).violations
+    assert any(rule == each.rule and hint in each.evidence for each in violations), violations
+
+
+def test_a_kernels_body_may_use_constants_and_other_kernels():
+    before = "SCALE = tl.constexpr(-2.0 / 3)\nLOG2E: float = 1.44\n"
+    before += "@triton.jit\ndef half(v):\n    return v / 2, v.to(tl.float32)\n"
+    body = "a, b = half(x * SCALE)\n    tl.store(x_ptr + i, tl.math.exp2(a * LOG2E) + b, mask=i < n)"
+    assert language.read(KERNEL.format(body=body, before=before)).violations == []
+
+
+NESTED = {
+    "lists": "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1),
+    "sum": "+".join(["1"] * 5000),
+    "attributes": "x" + ".data" * 3000,
+    "subscripts": "x" + "[0]" * 3000,
+    "signs": "-" * 3000 + "1",
+}
+
+
+@pytest.mark.parametrize("expression", NESTED.values(), ids=NESTED)
+def test_deep_nesting_is_a_violation_and_not_an_error(expression):
+    violations = language.read(f"x = 1\ny = {expression}\n").violations
+    assert [violation.rule for violation in violations] == ["outside_language"]
+    assert "nested" in violations[0].evidence
+
+
+def test_the_deepest_nesting_that_is_read_does_not_end_the_recursion():
+    calls = "x" + ".data.view(-1)" * (MAX_DEPTH // 3 - 4)
+    assert found(f"out = {calls}") == []
+
+
+def test_a_source_that_is_too_long_is_not_read():
+    (violation,) = language.read("#" * (MAX_SOURCE_CHARS + 1)).violations
+    assert violation.rule == "source_too_long" and "characters" in violation.evidence
+
+
+def calls_of_reading(source: str) -> int:
+    """How many functions are called to read a source: a measure of work that does not depend on the machine's load."""
+    count = 0
+
+    def on_event(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(on_event)
+    try:
+        language.read(source)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+GROWING = {
+    "chain of names": lambda n: "a0 = [1]\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(n)),
+    "chain backwards": lambda n: "def f():\n" + "".join(f" a{n - i} = a{n - i - 1}\n" for i in range(n)),
+    "methods of one name": lambda n: (
+        "from torch import nn\n"
+        + "".join(f"class C{i}(nn.Module):\n def f(self, x): return self.f(x)\n" for i in range(n))
+    ),
+    "calls of one function": lambda n: "def f(a, b, c): return a\nx = []\n" + "x = f(x, *x, c=x)\n" * n,
+    "lambdas": lambda n: "x = [" + "lambda a: a(a)," * n + "]\n",
+    "arguments": lambda n: "def f(" + ",".join(f"a{i}" for i in range(n)) + "): pass\nf(" + "1," * n + ")\n",
+    "kernels": lambda n: "import triton\n" + "".join(f"@triton.jit\ndef k{i}(x): k{i}(x)\n" for i in range(n)),
+}
+
+
+@pytest.mark.parametrize("grow", GROWING.values(), ids=GROWING)
+def test_reading_takes_time_in_proportion_to_the_length(grow):
+    language.read(grow(3))  # caches
+    small, large = calls_of_reading(grow(60)), calls_of_reading(grow(240))
+    assert large < 4.6 * small
