@@ -110,7 +110,6 @@ def judge(
             contestant = _Contestant(process, ours, settings, cores, found, request.dialect, library, may_learn)
             with cores.preparing(), cores.on_device():
                 contestant.load(source, builder)
-                contestant.close_library()
                 contestant.run_trials(source, builder)
             interpreted = request.dialect == "triton" and settings.device == "cpu"
             if settings.timing and not interpreted:
@@ -205,6 +204,7 @@ class _Contestant:
         self.may_learn = may_learn
         self.interpreted = dialect == "triton" and settings.device == "cpu"
         self.closed: Closed | None = None
+        self.last_parameters = 0  # number of those after which the libraries can be closed
         self.must_build = settings.static_rules and dialect in ("cpp", "cuda")
         self.arena = Arena(ours.arena_bytes, settings)
         self.measures_memory = settings.device == "cpu" and dialect != "triton"
@@ -280,8 +280,8 @@ class _Contestant:
         self.found.stage = "compiled"
         raise _Ended("not_run", f"Compiled for {arch} and not run: there is no GPU here.")
 
-    def close_library(self) -> None:
-        """Close the libraries' code, before any input is there: `__init__` may compute with its parameters."""
+    def _close_library(self) -> None:
+        """Close the libraries' code. Before, `__init__` may compute with its parameters."""
         if not self.library_is_foul or "pages" in self.settings.allow_missing:
             return
         allowed: Allowed = "views" if self.ours.only_moves else "copies"
@@ -290,7 +290,7 @@ class _Contestant:
         except LibraryStaysOpen as error:
             raise self._foul("library_call", str(error)) from None
         except ProcessFailure as error:
-            raise self._broke_off(error, "after it was loaded") from None
+            raise self._broke_off(error, "after it was constructed") from None
         self.found.layers = [*self.process.layers, "pages"]
 
     def run_trials(self, source: str, builder: Builder) -> None:
@@ -303,6 +303,9 @@ class _Contestant:
         with self.cores.holding(self.ours.lock), self.cores.making_reference():
             cases = [self.ours.case(draw) for draw in self.ours.draws()]
             reference_peak = self.ours.peak_memory() if self.measures_memory else None
+            timed = self.settings.timing and not self.interpreted
+            last = self.ours.timed_draw(0) if timed else self.ours.draws()[-1]
+            self.last_parameters = last.parameters
         compare_values = nothing
         for case in cases:
             assert case is not None
@@ -328,12 +331,17 @@ class _Contestant:
             )
 
     def _take_parameters(self, number: int, case: Case) -> None:
+        """Have the candidate construct its model with other parameters, and close the libraries after the last ones."""
+        if number != self.constructed:
+            self._construct_anew(number, case)
+        if number == self.last_parameters and self.closed is None:
+            self._close_library()
+
+    def _construct_anew(self, number: int, case: Case) -> None:
         """Have the candidate construct its model with the reference's hidden parameters of that number.
 
         Where it is not sure whether it holds them in a form of its own, a call on the case shows.
         """
-        if number == self.constructed:
-            return
         self.check_state()
         ours = self.ours
         with self.cores.holding(ours.lock), self.cores.making_reference():

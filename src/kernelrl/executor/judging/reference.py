@@ -177,10 +177,10 @@ class Reference:
         self.unstable = bool(_UNSTABLE & native["operators"].keys()) and any(
             not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"]
         )
+        self.only_moves = only_moves(native["operators"].keys())
         inputs = [view(image, place) for place in self.shapes[0].layout["tensors"]]
         indices = [own for own in self._outputs(native) if not own.is_floating_point()]
         self.sorts = self.unstable and all(compare.Indexed.find(own, inputs) for own in indices)
-        self.only_moves = only_moves(native["operators"].keys())
         self.returns_input = any(self.arena.owns(described["pointer"]) for described in native["tensors"])
         before = self._ask({"do": "state"})["state"]
         again = self._ask({"do": "run"})
