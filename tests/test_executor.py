@@ -146,13 +146,11 @@ def test_verdicts_stream_in_the_order_in_which_they_are_made(executor: Executor)
     assert sorted(order) == [0, 1] and order[0] == 1
 
 
-def test_weights_are_the_references_weights(executor: Executor) -> None:
+def test_weights_are_the_references_weights_whatever_else_is_drawn(executor: Executor) -> None:
     source = (HERE / "honest" / "linear_parameters.py").read_text()
-    assert judge(executor, source, TASKS["linear"]).status == "correct"
-    other = source.replace("super().__init__()", "super().__init__()\n        self.extra = nn.Linear(4, 4)")
-    assert judge(executor, other, TASKS["linear"]).status == "incorrect", (
-        "other draws from the generator, other weights"
-    )
+    assert judge(executor, source, TASKS["linear"]).correct
+    more = source.replace("super().__init__()", "super().__init__()\n        self.extra = nn.Linear(4, 4)")
+    assert judge(executor, more, TASKS["linear"]).correct
 
 
 class Judged:

@@ -157,7 +157,7 @@ def _view(x: Any) -> None:
         x.chunk(2)
         x.unbind(0)
         x.unflatten(0, (x.shape[0], 1))
-        x[0:1]
+        x[0:1].expand(3, *x.shape[1:]).expand(-1, *x.shape[1:]) if x.shape[0] else None
         x[::2]
         x[None, ..., None]
         x.unfold(0, 1, 1) if x.shape[0] else None
@@ -249,6 +249,8 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
         lambda: x.t().view(-1),
         lambda: x.reshape(7, -1),
         lambda: x.expand(5, 6),
+        lambda: torch.empty(1 << 50),
+        lambda: torch.ones(1 << 50),
         lambda: x[4],
         lambda: x[0, 0, 0],
         lambda: x.permute(0, 0),

@@ -106,7 +106,9 @@ def _describe(value: Any) -> Any:
         return {"device": str(value)}
     if isinstance(value, bool | int | float | str | None):
         return value
-    return {"named": str(value)}
+    if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+        return {"named": str(value)}
+    return {"unknown": type(value).__name__}  # of a storage, for one: its text would be all that it holds
 
 
 def argument_of(form: Any) -> Any:
