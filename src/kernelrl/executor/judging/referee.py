@@ -63,6 +63,10 @@ class _Ended(Exception):
         self.feedback = feedback
 
 
+class _DiedOnClosedPage(Exception):
+    """The candidate's process has died of code that is closed to it."""
+
+
 class PageLearnt(Exception):
     """A candidate died on code that an allowed operator needs, and that is open from now on."""
 
@@ -117,7 +121,9 @@ def judge(
                 contestant.time_pairs()
             with cores.on_device():
                 contestant.check_state()
-        except (_Ended, PageLearnt, TaskError, InfrastructureError):
+        except _DiedOnClosedPage:  # here, where no lock is held: to learn takes processes of its own
+            raise contestant.answer_for_death() from None
+        except (_Ended, TaskError, InfrastructureError):
             raise
         except Exception as error:
             raise _blame(error, process, found) from error
@@ -650,15 +656,22 @@ class _Contestant:
                 errors.append(error)
         return outputs, errors
 
-    def _broke_off(self, error: ProcessFailure, when: str) -> _Ended:
+    def _broke_off(self, error: ProcessFailure, when: str) -> Exception:
         """The end of a judgement whose process failed after it was loaded."""
-        if isinstance(error, ProcessDied) and self.closed and (seen := self.library.explain(self.process, self.closed)):
-            if self.may_learn and self.library.learn(self.process, self.closed):
-                raise PageLearnt
-            evidence, line = seen
-            self.found.violations.append(Violation(rule="library_operator", evidence=evidence, line=line))
-            return _Ended("illegal", f"The library was to do the work of the kernel: {evidence}.")
+        if isinstance(error, ProcessDied) and self.closed and self.library.explain(self.process, self.closed):
+            return _DiedOnClosedPage()
         return _broke_off(error, when, self.settings.run_timeout_s, self.found)
+
+    def answer_for_death(self) -> Exception:
+        """The end of a judgement whose process died on a closed page: another one, if an allowed operator needs it."""
+        assert self.closed is not None
+        seen = self.library.explain(self.process, self.closed)
+        assert seen is not None
+        if self.may_learn and self.library.learn(self.process, self.closed):
+            return PageLearnt()
+        evidence, line = seen
+        self.found.violations.append(Violation(rule="library_operator", evidence=evidence, line=line))
+        return _Ended("illegal", f"The library was to do the work of the kernel: {evidence}.")
 
     def _foul(self, rule: str, evidence: str) -> _Ended:
         self.found.violations.append(Violation(rule=rule, evidence=evidence))
