@@ -76,16 +76,17 @@ class Plumbing(nn.Module):
 
     Args:
         copies: include copies and conversions, which are the work itself where a task only moves data.
-        inputs: tensors to do it with.
     """
 
-    def __init__(self, copies: bool, inputs: list[torch.Tensor]):
+    inputs: list[torch.Tensor]
+    """What to do it with."""
+
+    def __init__(self, copies: bool):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(5, 7))
         self.linear = nn.Linear(3, 4)
         self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
         self.copies = copies
-        self.inputs = inputs
         self.echo = tvm_ffi.convert(lambda *values: values[0])
 
     def forward(self, *arguments: torch.Tensor) -> list[torch.Tensor]:
@@ -113,7 +114,7 @@ def _layouts(dtype: torch.dtype, size: int) -> Iterator[torch.Tensor]:
     yield base.transpose(1, 2)
     yield base[:, ::2, ::2]
     yield base[:1].expand(4, size, size)
-    yield torch.zeros(2, 3, size, size, dtype=dtype).to(memory_format=torch.channels_last)
+    yield torch.empty(2, 3, size, size, dtype=dtype, memory_format=torch.channels_last).zero_()
     yield torch.zeros((), dtype=dtype)
     yield torch.zeros(0, 3, dtype=dtype)
 

@@ -408,9 +408,10 @@ class _Contestant:
 
     def do_find_pages(self, ranges: list[list[int]], operators: list[dict[str, Any]], copies: bool) -> dict[str, Any]:
         """Addresses of the pages in these ranges that some operators need; without any, all that is allowed."""
-        self.model = Plumbing(copies, all_inputs())
+        self.model = Plumbing(copies)
 
         def work() -> None:
+            self.model.inputs = all_inputs()  # here: the first call of an operator needs more than the later ones
             if operators:
                 replay(operators)
                 with OperatorRecord(self.note):
@@ -420,7 +421,7 @@ class _Contestant:
             self.do_run(recorded=True)
             self.do_run()
             work_in_parallel(copies)
-            self.model = Plumbing(copies, inputs=[])
+            self.model.inputs = []
             self.do_run(recorded=True)
             self.do_null()
             self.do_state()
