@@ -81,7 +81,7 @@ def test_a_batch_that_is_all_correct_exits_with_0(capsys, tmp_path):
         (b" \n\n", "empty"),
         (b"\x7fELF\xff\xfe", "not a text file"),
         (b"a\0b", "null bytes"),
-        (b"x" * 1_000_001, "at most 1000000"),
+        (b"x" * 1_000_001, "at most 200000"),
     ],
 )
 def test_a_kernel_file_that_is_none(kernel_files, content, message):

@@ -44,9 +44,11 @@ def test_a_triton_kernel_is_interpreted_and_assembled(executor: Executor) -> Non
     assert built.registers and built.registers > 8 and built.spill_bytes == 0 and built.shared_bytes == 0
 
 
-def test_what_only_the_interpreter_accepts_does_not_compile(executor: Executor) -> None:
+def test_what_only_the_interpreter_accepts_does_not_compile(executor_cache: Path) -> None:
     odd = TRITON.replace("tl.maximum(x, 0.0)", '{"positive": tl.maximum(x, 0.0)}["positive"]')
-    verdict = judge(executor, odd, TASK, "triton")
+    settings = {**FAST, "cache_dir": str(executor_cache), "gpu_arch": "sm_90", "static_rules": False}
+    with make_executor(settings) as executor:
+        verdict = judge(executor, odd, TASK, "triton")
     assert verdict.status == "compile_error" and verdict.stage == "legal"
     assert "Dict" in verdict.feedback
 
@@ -113,7 +115,8 @@ def test_what_the_gpu_check_tries_is_as_it_says_as_far_as_a_cpu_can_tell(executo
 def test_a_cuda_module_launches_and_does_nothing_else(tmp_path: Path, name: str, foul: list[str]) -> None:
     tree = ast.parse((HERE / f"gpu/{name}.py").read_text())
     source = next(node.value.value for node in tree.body if isinstance(node, ast.Assign) and "SOURCE" in ast.dump(node))
-    unit = {"loader": "tvm_ffi", "name": "m", "cpp": [], "cuda": [source], "functions": []}
+    unit = {"loader": "tvm_ffi", "name": "m", "cuda": [source]}
+    unit |= dict.fromkeys(("cpp", "functions", "cflags", "cuda_cflags", "ldflags"), [])
     (tmp_path / "scratch").mkdir()
     warming = start_forkserver({"PATH": os.environ["PATH"], "TRITON_INTERPRET": "1"})
     forkserver = ForkServer(warming, on_death=lambda: None)

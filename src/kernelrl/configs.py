@@ -22,6 +22,8 @@ from kernelrl.errors import UserError
 
 Model = TypeVar("Model", bound=BaseModel)
 HYDRA_VERSION_BASE = "1.3"
+COMMON = "common"
+"""File of a config group that its options share, and that is no option itself."""
 ConfigError = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 """What Hydra and OmegaConf raise about a config or an override."""
 CLOSED = ("curate", "decontamination", "eval", "executor", "filters", "grpo", "launcher", "report", "sft")
@@ -155,7 +157,7 @@ def _check_types(cfg: DictConfig, command: str) -> None:
         default = defaults.get(key)
         if isinstance(default, dict) and default and isinstance(value, bool | int | float):
             raise UserError(f"{key}={value}: {key} is a group of settings; give {key}.NAME=VALUE")
-        if isinstance(default, str) and isinstance(value, bool | int | float):
+        if isinstance(default, str) and "${" not in default and isinstance(value, bool | int | float):
             kind = "a switch" if isinstance(value, bool) else "a number"
             raise UserError(f"{key}={value} is read as {kind}, not as text; give it in both quotes: \"{key}='TEXT'\"")
         if isinstance(default, bool | int | float) and isinstance(value, str) and "${" not in value:
@@ -195,7 +197,8 @@ def _load(group: str, option: str) -> list[str]:
 
 
 def _options(group: str) -> list[str]:
-    return sorted(path.stem for path in (config_dir() / group).glob("*.yaml"))
+    names = {path.stem for path in (config_dir() / group).glob("*.yaml")}
+    return sorted(names - {COMMON})
 
 
 def _close_match(name: str, known: Sequence[str]) -> str:

@@ -23,6 +23,8 @@ _STATISTICS = frozenset(
     "_native_batch_norm_legit_no_training".split()
 )
 """Operators that subtract a mean, which is a sum itself."""
+_SHIFTED = frozenset("logsumexp _log_softmax logcumsumexp".split())
+"""Operators that take the largest value off before they take exponentials, and put it back: m + log Σ exp(x − m)."""
 
 
 class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -73,6 +75,9 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name == "convolution":
             num_terms = args[1].numel() // max(args[1].shape[1 if args[6] else 0], 1)
             return _error(self._sum_unit, num_terms, func(*squares, **kwargs))
+        if name in _SHIFTED and args[0].numel():  # each of the two last operands has the size of the largest value
+            error: torch.Tensor = 2 * self._unit * args[0].abs().max() + self._sum_unit * result.abs()
+            return error
         num_terms = args[0].numel() // max(result.numel(), 1) if args and _is_float(args[0]) else 1
         if name == "cumsum":
             steps = args[0].shape[args[1]] if args[0].dim() else 1
