@@ -101,9 +101,10 @@ def assert_alike(one: Path, other: Path) -> None:
     assert len(losses(one)) == 12
     torch.testing.assert_close(losses(one), losses(other), rtol=1e-3, atol=0)
     weights = [load_file(folder / "final" / "model.safetensors") for folder in (one, other)]
-    assert weights[0].keys() == weights[1].keys()
-    for name, weight in weights[0].items():
-        torch.testing.assert_close(weight, weights[1][name], rtol=0, atol=2e-3)
+    tied = {"lm_head.weight"}  # to the embeddings: some trainers write it, others do not
+    assert weights[0].keys() - tied == weights[1].keys() - tied
+    for name in weights[0].keys() - tied:
+        torch.testing.assert_close(weights[0][name], weights[1][name], rtol=0, atol=2e-3)
 
 
 @pytest.mark.slow

@@ -177,7 +177,8 @@ def test_an_actor_that_gives_no_verdict_is_replaced(settings: dict[str, Any], mo
     settings["cluster"] |= {"max_actors": 1}
     with make_executor(settings | QUICK) as engine:
         engine.evaluate([request(RIGHT)])
-        before = [process for process in workers() if "executor.service" in " ".join(process.cmdline())]
+        before = [process for process in workers() if "engines.service" in " ".join(process.cmdline())]
+        assert before
         for process in before:
             process.suspend()
         [verdict] = engine.evaluate([request(RIGHT + "\n# another")])
