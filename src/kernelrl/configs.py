@@ -157,9 +157,7 @@ def _check_types(cfg: DictConfig, command: str) -> None:
         default = defaults.get(key)
         if isinstance(default, dict) and default and isinstance(value, bool | int | float):
             raise UserError(f"{key}={value}: {key} is a group of settings; give {key}.NAME=VALUE")
-        is_text = isinstance(default, str) and not re.fullmatch(
-            r"\$\{[^}]*\}", default
-        )  # `${seed}` may be a number
+        is_text = isinstance(default, str) and not re.fullmatch(r"\$\{[^}]*\}", default)  # `${seed}` may be a number
         if is_text and isinstance(value, bool | int | float):
             kind = "a switch" if isinstance(value, bool) else "a number"
             raise UserError(f"{key}={value} is read as {kind}, not as text; give it in both quotes: \"{key}='TEXT'\"")
