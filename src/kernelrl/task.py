@@ -49,6 +49,8 @@ class Task(BaseModel):
     """Where the task comes from, e.g. `synthetic`, `kernelbench`."""
     licence: str | None = None
     """SPDX identifier of the licence under which the origin publishes it, e.g. `MIT`; None: not known."""
+    revision: str | None = None
+    """Commit of the origin that the task was read from; None: not known, or it was made here."""
     ops: tuple[str, ...] = ()
     """Operators in order of application, where known; the unit by which train and held-out sets are split."""
     given: Given | None = None

@@ -35,7 +35,7 @@ class Violation(_Frozen):
     """A rule that the candidate broke. One violation makes it `illegal`."""
 
     rule: str
-    """Name of the rule, e.g. `library_call` (docs/executor.md lists them)."""
+    """Name of the rule, e.g. `library_call` (docs/executor-legality.md lists them)."""
     evidence: str
     """What was seen, short enough to read: the call, the operator, the attribute."""
     line: int | None = None
@@ -47,7 +47,19 @@ class TrialError(_Frozen):
 
     trial: int
     """Index of the trial."""
-    kind: Literal["mismatch", "shape", "dtype", "device", "count", "type", "layout", "non_finite", "exception"]
+    kind: Literal[
+        "mismatch",
+        "shape",
+        "dtype",
+        "device",
+        "count",
+        "type",
+        "layout",
+        "non_finite",
+        "exception",
+        "memory",
+        "undefined",
+    ]
     message: str
     inputs: str = "task"
     """What the inputs were: the task's own (`task`), a hidden distribution (`ties`, …) or a hidden shape (`n=17`)."""
@@ -169,12 +181,19 @@ class Verdict(_Frozen):
     candidate_ms: float | None = None
     """Median time of one candidate call (in milliseconds)."""
     speedup: Speedup | None = None
+    bound_ms: float | None = None
+    """Time below which no program can do the task on this machine (in milliseconds; docs/executor.md); None: not known.
+
+    A kernel that seems to be faster by more than a factor of two, twice, is `illegal` (`implausible`)."""
     uneven: bool = False
     """True: the candidate's other calls took longer than those that count, so `speedup` is that of all of them."""
     retest: Speedup | None = None
-    """A speedup too good to be believed at once was measured again: the higher of the two; `speedup` is the lower."""
+    """A speedup too good to be believed at once was measured again: the higher of the two; `speedup` is the lower, or
+    None where the kernel was not correct the second time."""
     compiled_ms: float | None = None
     """Median time of one call of the reference under `torch.compile` (in milliseconds); None: not measured."""
+    compile_mode: str | None = None
+    """That of `torch.compile`: `default` or `reduce-overhead`, which on a CPU is the same."""
     speedup_compiled: Speedup | None = None
     """Compiled reference's time over candidate's time, from the same interleaved calls."""
     baseline: str = ""
@@ -182,7 +201,9 @@ class Verdict(_Frozen):
     conditions: Conditions | None = None
     """None: nothing was timed."""
     coverage: float | None = None
-    """Share of the candidate's own kernels in its time, 0 to 1 (Dr. Kernel's PR); None: not measured."""
+    """Share of the work that the candidate's own kernels do, 0 to 1 (Dr. Kernel's PR); None: not known.
+
+    On a GPU, of the device time. On a CPU it is 1 where the libraries' code was closed, so that none computed."""
     memory: Memory | None = None
     """None: not measured, as on a GPU, in Triton's interpreter, or where the first call already failed."""
     construction: Construction | None = None
@@ -207,7 +228,8 @@ class Verdict(_Frozen):
     protocol: str = "kernelrl"
     """Name of the executor settings that were followed."""
     final: bool = True
-    """False: the load on the machine, or a signal from outside, may have decided; such a verdict is not remembered."""
+    """False: the load on the machine, or a signal from outside, may have decided, or a further look may tell more (an
+    `implausible` kernel, one that could not be measured again); such a verdict is not remembered."""
     draws: str | None = None
     """Name of the inputs: `executor.draws` with this name draws them again. None: nothing was drawn."""
     interpreted: bool = False
@@ -215,12 +237,15 @@ class Verdict(_Frozen):
     cached: bool = False
     """True: the verdict came from the verdict cache."""
     seconds: float = 0.0
-    """Wall time of the evaluation (in seconds)."""
+    """Wall time of the evaluation, of all looks where a kernel is judged again (in seconds)."""
     spent: Spent | None = None
     """None: not known."""
     layers: tuple[str, ...] = ()
     """Layers of confinement that held for its process: `namespaces`, `noexec` (no file can be made code), `landlock`,
-    `seccomp`, `pages` (the libraries cannot compute). Empty: it did not run."""
+    `seccomp`, `clock` (nothing tells the time), `pages` (the libraries cannot compute). Empty: it did not run."""
+    checks: tuple[str, ...] = ()
+    """What `executor.sanitize` has found nothing wrong with: `memory` (accesses beyond a tensor, undefined behaviour),
+    `threads` (other numbers of threads, which give way to each other at any access to memory)."""
     machine: str = ""
     """Fingerprint of the machine and the toolchain."""
 

@@ -11,12 +11,18 @@ from kernelrl.candidate import Candidate
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
-Distribution = Literal["normal", "uniform", "constant", "ties", "zeros", "negative", "large", "tiny", "denormal"]
+Distribution = Literal[
+    "normal", "uniform", "constant", "ties", "zeros", "negative", "large", "tiny", "wide", "denormal", "nan", "infinite"
+]
 """Value distributions beside the task's own (`executor/contest/distributions.py`)."""
 
 
-Layer = Literal["namespaces", "noexec", "landlock", "seccomp", "pages"]
+Layer = Literal["namespaces", "noexec", "landlock", "seccomp", "clock", "pages"]
 """A layer of confinement (docs/executor.md)."""
+
+
+CompileMode = Literal["default", "reduce-overhead"]
+"""A mode of `torch.compile`. On a CPU the two are the same: `reduce-overhead` is about CUDA graphs."""
 
 
 class Request(BaseModel):
@@ -28,8 +34,6 @@ class Request(BaseModel):
     candidate: Candidate | None
     dialect: str
     """The dialect that was asked for; named in the verdict also when there is no kernel."""
-    measurement: int = 0
-    """Equal requests get one verdict; one with another number is judged anew."""
 
 
 class ClusterSettings(BaseModel):
@@ -95,10 +99,16 @@ class ExecutorSettings(BaseModel):
     """Where input seeds come from: this machine's secret, or KernelBench's published sequence from seed 42."""
     timing: bool = True
     """Measure speedup; otherwise every time in the verdict is None."""
-    compile_baseline: bool = False
-    """Time the reference under `torch.compile` too."""
+    retest_above: Annotated[float, Field(gt=1)] | None = 3.0
+    """Median speedups above this are measured again, and the lower one counts; None: no speedup is."""
+    retest_over_record: Annotated[float, Field(gt=1)] = 2.0
+    """So are those above this multiple of the task's best so far, once there is one."""
+    compile_baseline: CompileMode | None = None
+    """Time the reference under `torch.compile` in this mode too."""
     cpu_cache: Literal["warm", "cold"] = "warm"
     """Processor caches before a timed call: as the writing of the inputs leaves them, or flushed."""
+    sanitize: bool = False
+    """Have a kernel that is right run again under sanitizers and with other numbers of threads (on the CPU)."""
     static_rules: bool = True
     """False: judge by what runs alone (to test the dynamic defences by themselves)."""
     min_pairs: PositiveInt = 7
@@ -122,7 +132,7 @@ class ExecutorSettings(BaseModel):
     memory_mb: PositiveInt = 4096
     """Private memory that a candidate may allocate (in MiB)."""
     output_mb: PositiveInt = 16
-    """Size of any file that a candidate writes (in MiB)."""
+    """Size of any file that a candidate's process writes (in MiB): on a CPU its log is the only one."""
     cache_dir: str = "~/.cache/kernelrl"
     """Folder of the build cache and the verdict cache."""
     build_cache_mb: PositiveInt = 8192
@@ -204,10 +214,10 @@ class Executor(Protocol):
 
 def group_equal(requests: Sequence[Request]) -> list[list[int]]:
     """Indices of the requests, those of equal ones together."""
-    groups: dict[tuple[str, str | None, str, int], list[int]] = {}
+    groups: dict[tuple[str, str | None, str], list[int]] = {}
     for index, request in enumerate(requests):
         digest = request.candidate.digest if request.candidate else None
-        key = (request.task.digest, digest, request.dialect, request.measurement)
+        key = (request.task.digest, digest, request.dialect)
         groups.setdefault(key, []).append(index)
     return list(groups.values())
 

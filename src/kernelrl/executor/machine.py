@@ -87,7 +87,8 @@ def linker() -> tuple[str, ...]:
     """The compiler's flag for the fastest linker that is here; nothing: its own."""
     for name in ("mold", "lld", "gold"):
         if shutil.which(name if name == "mold" else f"ld.{name}"):
-            return (f"-fuse-ld={name}",)
+            own_choice = ("-Wl,--no-dependent-libraries",) if name == "lld" else ()  # an object file names none
+            return (f"-fuse-ld={name}", *own_choice)
     return ()
 
 

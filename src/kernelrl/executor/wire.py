@@ -155,6 +155,17 @@ def unflatten(form: Any, tensors: list[torch.Tensor]) -> Any:
     raise WireError(f"unknown form {kind!r}")
 
 
+def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The same tree with each tensor replaced."""
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    if isinstance(tree, tuple | list):
+        return type(tree)(map_tensors(item, function) for item in tree)
+    if isinstance(tree, dict):
+        return {key: map_tensors(item, function) for key, item in tree.items()}
+    return tree
+
+
 DTYPES: dict[str, torch.dtype] = {
     str(dtype): dtype
     for dtype in (

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from kernelrl.executor.building.builder import build_folder, publish
+from kernelrl.executor.building.entries import build_folder, publish
 
 Packed = dict[str, dict[str, bytes]]
 """By content key: the files of a build."""

@@ -1,4 +1,4 @@
-"""Confinement of untrusted processes: namespaces, Landlock, seccomp, limits.
+"""Confinement of untrusted processes: namespaces, Landlock, seccomp, no clock, limits.
 
 Called in a freshly forked, single-threaded child before any untrusted byte is looked at. Every layer that the kernel
 offers is used; `confine` names those that hold, and `kernelrl doctor` shows them.
@@ -6,6 +6,7 @@ offers is used; `confine` names those that hold, and `kernelrl doctor` shows the
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -26,16 +27,19 @@ except (ImportError, OSError, RuntimeError):  # there is no libseccomp
     seccomp = None
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWIPC = 0x08000000
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWPID = 0x20000000
 _CLONE_NEWNET = 0x40000000
 _CLONE_THREAD = 0x00010000
-_MS_BIND = 0x1000
-_SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
+_MS_BIND, _MS_REC = 0x1000, 0x4000
+_MNT_DETACH = 0x2
+_SYS_PIVOT_ROOT, _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 155, 442, -100, 0x8000
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOEXEC = 0x1, 0x8
 _PR_SET_PDEATHSIG = 1
+_PR_SET_TSC, _PR_TSC_ENABLE, _PR_TSC_SIGSEGV = 26, 1, 2
 _PR_SET_NO_NEW_PRIVS = 38
 
 # What a kernel never needs. They answer EPERM rather than kill, because libraries probe some of them.
@@ -54,6 +58,25 @@ _CHILDREN = ("execve", "execveat", "fork", "vfork")
 _SIGNALS_BY_FILE = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902, 0x5452)}
 """F_SETOWN, F_SETSIG, F_SETOWN_EX; FIOSETOWN, SIOCSPGRP, FIOASYNC: they have the kernel signal other processes."""
 _PROT_WRITE, _PROT_EXEC, _MAP_ANONYMOUS = 0x2, 0x4, 0x20
+_MAP_FIXED_PRIVATE_ANONYMOUS = 0x10 | 0x02 | _MAP_ANONYMOUS
+_CLOCKS = (
+    "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getrusage adjtimex clock_adjtime "
+    "alarm setitimer getitimer timer_create timer_settime timer_gettime timerfd_create timerfd_settime timerfd_gettime "
+    "poll ppoll select pselect6 epoll_wait epoll_pwait epoll_pwait2 recvmmsg rt_sigtimedwait io_setup futex_wait "
+    "futex_waitv syslog"
+).split()
+"""What tells the time or waits for it. A candidate that calls one gets SIGSYS, so that the verdict can name it."""
+_NEAR_CLOCKS = ("sysinfo", "pipe", "pipe2", "setsockopt", "setrlimit")
+"""Uptime, times of the last write, timeouts. They answer EPERM: `qsort` asks `sysinfo` for the size of memory."""
+_FUTEX_COMMAND, _FUTEX_WAITS = 0x7F, (0, 6, 9, 11, 13)
+"""FUTEX_WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI and LOCK_PI2, whose fourth argument is a time."""
+_ARCH_MAP_VDSO = (0x2001, 0x2002, 0x2003)
+_LOG = (1, 2)
+"""Descriptors of the only file that a candidate's process writes to."""
+_FILE_TIMES = ("fstat", "newfstatat", "statx", "dup", "dup2", "dup3")
+"""With a descriptor first: what tells when its file was written to, or gives it another number."""
+_DUPLICATE = (0, 1030)
+"""F_DUPFD and F_DUPFD_CLOEXEC."""
 _TO_A_PROCESS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 
 
@@ -64,8 +87,9 @@ _RIGHTS_OF_FILES = (
     | landlock.FSAccess.TRUNCATE
     | landlock.FSAccess.IOCTL_DEV
 )
-LAYERS = ("namespaces", "noexec", "landlock", "seccomp")
-"""Layers of confinement. Of these `noexec` is for candidates alone: no file can be mapped executable."""
+LAYERS = ("namespaces", "noexec", "landlock", "seccomp", "clock")
+"""Layers of confinement. Two are for candidates alone: `noexec` (no file can be mapped executable) and `clock` (nothing
+tells the time)."""
 
 
 def explain_missing(layers: list[str]) -> str:
@@ -76,6 +100,12 @@ def explain_missing(layers: list[str]) -> str:
         f"On a machine that may be lost, executor.allow_missing=[{names}] lets them."
     )
 
+
+_OF_THE_PROCESSOR = (
+    "/proc/cpuinfo",
+    *(f"/sys/devices/system/cpu/{name}" for name in ("online", "possible", "present")),
+)
+"""What a candidate may read of the machine. /proc/self, /proc/meminfo and counters below /sys tell the time."""
 
 _without_network = False
 """Whether `leave_network` has succeeded in this process or the one that forked it."""
@@ -109,6 +139,7 @@ def confine(
     filtered: bool = True,
     cuda: bool = False,
     modules: Path | None = None,
+    sealed: bool = True,
 ) -> list[str]:
     """Confine this process for good and say which layers hold.
 
@@ -121,24 +152,34 @@ def confine(
         filtered: filter system calls, and bound the scratch folder; what compilers do is too much for that.
         cuda: let it use NVIDIA's devices, whose driver reserves more addresses than any limit would grant: then what it
             writes to counts, instead of address space.
-        modules: for a candidate, the only folder whose files can be mapped executable from now on, and which it cannot
-            write to. Memory that is not executable now can never become so.
+        modules: for a candidate on the CPU, the folder of the modules that are built for it. It sees those and the
+            libraries and no other file, writes to none, and has no clock. It must have one thread.
+        sealed: of a candidate, whether only files of that folder can be mapped executable from now on, and memory that
+            is not executable now can never become so.
 
     Returns:
         Names of those `LAYERS` that hold.
     """
     layers = []
-    if _enter_namespaces(scratch, limits.file_bytes if filtered else None, own_processes):
+    in_namespaces = _enter_namespaces(scratch, limits.file_bytes if filtered else None, own_processes)
+    _set_limits(limits, resource.RLIMIT_DATA if cuda else resource.RLIMIT_AS, in_namespaces)
+    files, timeless, alone = system_paths(), False, False
+    if in_namespaces:
         layers.append("namespaces")
-        if modules is not None and _forbid_executable_files(modules):
+    if modules is not None:
+        timeless = close_clocks()
+        files = (*library_paths(), *filter(os.path.exists, _OF_THE_PROCESSOR))
+        alone = in_namespaces and _show_only((*files, *readable), scratch, modules if sealed else None)
+        if alone and sealed:
             layers.append("noexec")
-    _set_limits(limits, resource.RLIMIT_DATA if cuda else resource.RLIMIT_AS, in_namespace="namespaces" in layers)
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _drop_capabilities()
-    if _restrict_files(scratch, readable, may_exec, cuda):
+    if _restrict_files((*files, *readable), scratch if modules is None else None, may_exec, cuda):
         layers.append("landlock")
-    if filtered and _filter_system_calls(may_exec, sealed=modules is not None):
+    if filtered and _filter_system_calls(may_exec, sealed=sealed and modules is not None, timeless=timeless):
         layers.append("seccomp")
+        if timeless and alone:
+            layers.append("clock")
     return layers
 
 
@@ -173,19 +214,93 @@ def _enter_namespaces(scratch: Path, scratch_bytes: int | None, own_processes: b
     return True
 
 
+def _show_only(paths: tuple[str, ...], scratch: Path, executable: Path | None) -> bool:
+    """Move this process to a root in which there are only these paths and an empty scratch folder, all of it read-only.
+
+    Every file that somebody writes to is a clock, as are /proc and most of /sys.
+
+    Args:
+        paths: folders and files.
+        scratch: the working directory.
+        executable: the kernel maps no files executable but those of this one of the folders; None: any.
+    """
+    root = os.fsencode(scratch)
+    try:
+        for path in _outermost(paths):
+            place = f"{scratch}{path}"
+            os.makedirs(place if os.path.isdir(path) else os.path.dirname(place), exist_ok=True)
+            if not os.path.isdir(path):
+                os.mknod(place)
+            _check(_LIBC.mount(os.fsencode(path), os.fsencode(place), None, _MS_BIND | _MS_REC, None))
+        os.makedirs(f"{scratch}{scratch}", exist_ok=True)
+        _set_mount(root, _AT_RECURSIVE, forbid=_MOUNT_ATTR_RDONLY | (_MOUNT_ATTR_NOEXEC if executable else 0), allow=0)
+        if executable:
+            _set_mount(root + os.fsencode(executable), 0, forbid=0, allow=_MOUNT_ATTR_NOEXEC)
+        os.chdir(scratch)
+        _check(_LIBC.syscall(_SYS_PIVOT_ROOT, b".", b"."))
+        _check(_LIBC.umount2(b".", _MNT_DETACH))
+        os.chdir(scratch)
+    except OSError:
+        return False
+    return True
+
+
+def _outermost(paths: tuple[str, ...]) -> list[str]:
+    """The paths that do not lie below another one."""
+    return [path for path in sorted(set(paths)) if not any(path.startswith(f"{other}/") for other in paths)]
+
+
 class _MountAttributes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_namespace")]
 
 
-def _forbid_executable_files(modules: Path) -> bool:
-    """Have the kernel map no file of any mount executable but those in one folder, which becomes read-only."""
-    _LIBC.mount(os.fsencode(modules), os.fsencode(modules), None, _MS_BIND, None)
-    forbid = _MountAttributes(set=_MOUNT_ATTR_NOEXEC)
-    allow = _MountAttributes(set=_MOUNT_ATTR_RDONLY, clear=_MOUNT_ATTR_NOEXEC)
-    for path, flags, attributes in ((b"/", _AT_RECURSIVE, forbid), (os.fsencode(modules), 0, allow)):
-        size = ctypes.sizeof(attributes)
-        if _LIBC.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, path, flags, ctypes.byref(attributes), size) != 0:
-            return False
+def _set_mount(path: bytes, flags: int, forbid: int, allow: int) -> None:
+    attributes = _MountAttributes(set=forbid, clear=allow)
+    size = ctypes.sizeof(attributes)
+    _check(_LIBC.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, path, flags, ctypes.byref(attributes), size))
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+@cache
+def clock_pages() -> tuple[int, int]:
+    """Start and end of the memory in which the kernel shows its clocks to every process; (0, 0): there is none.
+
+    A forked process has it at the same address.
+    """
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    ends = [line.split("-") for line in lines if "[vvar" in line]
+    if not ends:
+        return 0, 0
+    return int(ends[0][0], 16), int(ends[-1][1].split()[0], 16)
+
+
+def close_clocks() -> bool:
+    """Close the clocks that need no system call, and stop those of the C library. Returns whether all are closed."""
+    stop_clocks = getattr(_LIBC, "kernelrl_stop_clocks", None)  # of contest/still_clock.c
+    if stop_clocks is None or not close_shown_clocks():
+        return False
+    stop_clocks()
+    return True
+
+
+def close_shown_clocks() -> bool:
+    """Have the processor's time-stamp counter, and the memory through which the vDSO tells the time, end this process
+    when it reads them. The threads that it starts inherit that.
+
+    Returns:
+        Whether they do; otherwise all is as it was.
+    """
+    low, high = clock_pages()
+    if _LIBC.prctl(_PR_SET_TSC, _PR_TSC_SIGSEGV, 0, 0, 0) != 0:
+        return False
+    place = _LIBC.mmap(ctypes.c_void_p(low), ctypes.c_size_t(high - low), 0, _MAP_FIXED_PRIVATE_ANONYMOUS, -1, 0)
+    if low != high and place != low:  # a kernel may seal that memory
+        _LIBC.prctl(_PR_SET_TSC, _PR_TSC_ENABLE, 0, 0, 0)
+        return False
     return True
 
 
@@ -211,14 +326,20 @@ def _drop_capabilities() -> None:
 
 
 @cache
-def system_paths() -> tuple[str, ...]:
-    """Folders and files that every Python process with torch needs to read."""
+def library_paths() -> tuple[str, ...]:
+    """Folders and files of the libraries that every Python process with torch reads."""
     python = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
     python |= {path for path in sys.path if path.endswith(("/site-packages", "/dist-packages"))}  # a module system's
     system = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
+    return tuple(path for path in (*sorted(python), *system) if os.path.exists(path))
+
+
+@cache
+def system_paths() -> tuple[str, ...]:
+    """What every trusted process with torch needs to read."""
     devices = ("/proc/cpuinfo", "/proc/meminfo", "/proc/self", "/sys/devices/system", "/dev/null", "/dev/zero")
     random = ("/dev/urandom", "/dev/random")
-    return tuple(path for path in (*sorted(python), *system, *devices, *random) if os.path.exists(path))
+    return (*library_paths(), *(path for path in (*devices, *random) if os.path.exists(path)))
 
 
 def cuda_devices() -> list[str]:
@@ -226,15 +347,14 @@ def cuda_devices() -> list[str]:
     return [str(path) for path in (*Path("/dev").glob("nvidia*"), *Path("/dev/nvidia-caps").glob("*")) if path.exists()]
 
 
-def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool, cuda: bool) -> bool:
+def _restrict_files(readable: tuple[str, ...], writable: Path | None, may_exec: bool, cuda: bool) -> bool:
     read = landlock.FSAccess.READ_FILE | landlock.FSAccess.READ_DIR
     if may_exec:
         read |= landlock.FSAccess.EXECUTE
     try:
         rules = landlock.Ruleset()
-        for path in (*system_paths(), *readable):
+        for path in readable:
             _allow(rules, path, read)
-        rules.allow("/dev/null", rules=landlock.FSAccess.READ_FILE | landlock.FSAccess.WRITE_FILE)
         if cuda:
             drivers = (
                 "/proc/driver/nvidia",
@@ -248,7 +368,9 @@ def _restrict_files(scratch: Path, readable: tuple[str, ...], may_exec: bool, cu
                 _allow(rules, path, read)
             for path in cuda_devices():
                 _allow(rules, path, landlock.FSAccess.all())
-        rules.allow(str(scratch))
+        if writable is not None:
+            rules.allow("/dev/null", rules=landlock.FSAccess.READ_FILE | landlock.FSAccess.WRITE_FILE)
+            rules.allow(str(writable))
         rules.apply()
     except (landlock.LandlockError, OSError):
         return False
@@ -260,17 +382,17 @@ def _allow(rules: landlock.Ruleset, path: str, rights: landlock.FSAccess) -> Non
     rules.allow(path, rules=rights if os.path.isdir(path) else rights & _RIGHTS_OF_FILES)
 
 
-def _filter_system_calls(may_exec: bool, sealed: bool) -> bool:
+def _filter_system_calls(may_exec: bool, sealed: bool, timeless: bool) -> bool:
     if seccomp is None:
         return False
     try:
         rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
         denied = seccomp.ERRNO(errno.EPERM)
+        if timeless:
+            _refuse_clocks(rules, denied)
         for name in (*_DENIED, *(() if may_exec else _CHILDREN)):
-            try:
-                rules.add_rule(denied, name)
-            except (RuntimeError, ValueError, OSError):
-                continue  # this architecture or libseccomp does not know the call
+            if not (timeless and name in _CLOCKS):
+                _add_if_known(rules, denied, name)
         for name in _TO_A_PROCESS:
             rules.add_rule(denied, name, seccomp.Arg(0, seccomp.NE, os.getpid()))
         for name, commands in _SIGNALS_BY_FILE.items():
@@ -288,6 +410,40 @@ def _filter_system_calls(may_exec: bool, sealed: bool) -> bool:
     except (RuntimeError, OSError):
         return False
     return True
+
+
+def _add_if_known(rules: Any, action: Any, name: str) -> None:
+    with contextlib.suppress(
+        RuntimeError, ValueError, OSError
+    ):  # this architecture or libseccomp does not know the call
+        rules.add_rule(action, name)
+
+
+def name_of_call(number: int) -> str:
+    """Name of a system call by which a candidate reaches for a clock."""
+    names = (*_CLOCKS, "futex", "prctl", "arch_prctl")
+    known = (name for name in names if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) == number)
+    return next(known, str(number))
+
+
+def _refuse_clocks(rules: Any, denied: Any) -> None:
+    for name in _CLOCKS:
+        _add_if_known(rules, seccomp.TRAP, name)
+    for name in _NEAR_CLOCKS:
+        _add_if_known(rules, denied, name)
+    for command in _FUTEX_WAITS:
+        timed = seccomp.Arg(3, seccomp.NE, 0)
+        rules.add_rule(seccomp.TRAP, "futex", seccomp.Arg(1, seccomp.MASKED_EQ, _FUTEX_COMMAND, command), timed)
+    for code in _ARCH_MAP_VDSO:
+        rules.add_rule(seccomp.TRAP, "arch_prctl", seccomp.Arg(0, seccomp.MASKED_EQ, 0xFFFFFFFF, code))
+    rules.add_rule(seccomp.TRAP, "prctl", seccomp.Arg(0, seccomp.MASKED_EQ, 0xFFFFFFFF, _PR_SET_TSC))
+    rules.add_rule(denied, "prlimit64", seccomp.Arg(2, seccomp.NE, 0))  # a limit of CPU time sends a signal
+    for log in _LOG:
+        descriptor = seccomp.Arg(0, seccomp.MASKED_EQ, 0xFFFFFFFF, log)
+        for name in _FILE_TIMES:
+            rules.add_rule(denied, name, descriptor)
+        for command in _DUPLICATE:
+            rules.add_rule(denied, "fcntl", descriptor, seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, command))
 
 
 def _forbid_executable_memory(rules: Any, denied: Any) -> None:

@@ -1,20 +1,24 @@
-"""What a contestant's process does about closed pages of library code (`closed_pages.c`).
+"""What a contestant's process does about closed code of libraries (`closed_pages.c`).
 
-It closes those that the referee names, and says which one it dies of. A process of the executor's own finds which pages
-must stay open: it closes all of them, does whatever candidates may do, and opens each page that is needed.
+It closes the code that the referee names, and says where it dies of it. A process of the executor's own finds
+which functions must stay open: it closes all code, does whatever candidates may do, and opens each function that is
+needed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 import tvm_ffi
 from torch import nn
 
+from kernelrl.executor.processes import elf
 from kernelrl.executor.processes.note import argument_of
 
 DTYPES = (
@@ -40,35 +44,81 @@ class Helper:
 
     def __init__(self, path: str):
         self._library = ctypes.CDLL(path)
-        self._library.opened_pages.restype = ctypes.POINTER(ctypes.c_uint64)
 
-    def close(self, ranges: list[list[int]]) -> int:
-        """Close ranges of addresses, each a start and a length. Returns how many could not be closed."""
-        numbers = [number for pair in ranges for number in pair]
-        failed: int = self._library.close_ranges((ctypes.c_uint64 * len(numbers))(*numbers), len(ranges))
+    def close(self, ranges: list[list[int]], path: str = "", parts: list[list[int]] | None = None) -> int:
+        """Close ranges of code, and map parts of a file over some of it. Returns how many could not be.
+
+        Args:
+            ranges: a start and a length each.
+            path: the file.
+            parts: an address, a length, and the place in the file each.
+        """
+        parts = parts or []
+        numbers, more = ([number for row in rows for number in row] for rows in (ranges, parts))
+        failed: int = self._library.close_code(
+            (ctypes.c_uint64 * len(numbers))(*numbers),
+            ctypes.c_size_t(len(ranges)),
+            path.encode(),
+            (ctypes.c_uint64 * len(more))(*more),
+            ctypes.c_size_t(len(parts)),
+        )
         return failed
 
-    def report_faults(self, address: int) -> None:
-        """Write the address of closed code that this process dies of to a place in memory."""
-        self._library.report_faults(ctypes.c_void_p(address))
+    def report_faults(self, address: int, clock_pages: tuple[int, int], libraries_compute: bool) -> None:
+        """Write what this process dies of, closed code or a clock, to a place in memory.
 
-    def open_what_is_needed(self) -> None:
-        """From now on open a closed page when an instruction on it is needed."""
-        self._library.open_what_is_needed()
+        Args:
+            address: of that place.
+            clock_pages: see `sandbox.clock_pages`.
+            libraries_compute: they may read the time-stamp counter, which then tells how often it was read.
+        """
+        ends = map(ctypes.c_uint64, clock_pages)
+        self._library.report_faults(ctypes.c_void_p(address), *ends, ctypes.c_int(libraries_compute))
 
-    def opened(self) -> list[int]:
-        """Addresses of the pages that were opened."""
-        count = ctypes.c_int()
-        pages = self._library.opened_pages(ctypes.byref(count))
-        return pages[: count.value]  # type: ignore[no-any-return]  # of a pointer: a list
+    def open_what_is_needed(self, functions: np.ndarray, pages: np.ndarray) -> np.ndarray:
+        """From now on open a closed function when an instruction of it is needed.
+
+        Args:
+            functions: addresses where each starts and ends, sorted: shape (functions, 2).
+            pages: the same of the ranges of pages in which they lie: shape (ranges, 2).
+
+        Returns:
+            For each function whether it has been needed so far, as it is at any time.
+        """
+        needed = np.zeros(len(functions), np.uint8)
+        originals = np.zeros((pages[:, 1] - pages[:, 0]).sum() // mmap.PAGESIZE, np.uint64)
+        self._kept: list[np.ndarray] = [functions.astype(np.uint64), needed, pages.astype(np.uint64), originals]
+        first, second, third, fourth = (ctypes.c_void_p(array.ctypes.data) for array in self._kept)
+        count, num_ranges = ctypes.c_size_t(len(functions)), ctypes.c_size_t(len(pages))
+        self._library.open_what_is_needed(first, count, second, third, num_ranges, fourth)
+        return needed
 
 
-def find_needed(helper: Helper, ranges: list[list[int]], work: Callable[[], None]) -> list[int]:
-    """Addresses of the closed pages that some work needs. They are open in this process from then on."""
-    helper.open_what_is_needed()
-    helper.close(ranges)
+def find_needed(helper: Helper, mappings: list[Any], work: Callable[[], None]) -> dict[str, list[list[int]]]:
+    """By file, where the functions start and end that some work needs. They are open in this process from then on.
+
+    Args:
+        mappings: the code that is closed, sorted: of each the start, the end, the place in the file, and the file.
+    """
+    spans, moved, files = [np.zeros((0, 2), np.int64)], [np.zeros(0, np.int64)], []
+    for start, end, offset, file in mappings:
+        code = elf.code(file)
+        found = np.zeros((0, 2), np.int64) if code is None else code.spans + (start - offset)
+        found = found[(found[:, 0] >= start) & (found[:, 1] <= end)]
+        spans.append(found)
+        moved.append(np.full(len(found), start - offset))
+        files += [file] * len(found)
+    functions, moves = np.concatenate(spans), np.concatenate(moved)
+    pages = np.array([[start, end] for start, end, _, _ in mappings], np.int64)
+    needed = helper.open_what_is_needed(functions, pages)
+    helper.close([[start, end - start] for start, end, _, _ in mappings])
     work()
-    return helper.opened()
+    marks = needed.tobytes()  # now: what follows is NumPy's work, and needs more
+    by_file: dict[str, list[list[int]]] = {}
+    for index, mark in enumerate(marks):
+        if mark:
+            by_file.setdefault(files[index], []).append((functions[index] - moves[index]).tolist())
+    return by_file
 
 
 class Plumbing(nn.Module):
@@ -83,9 +133,8 @@ class Plumbing(nn.Module):
 
     def __init__(self, copies: bool):
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(5, 7))
-        self.linear = nn.Linear(3, 4)
-        self.register_buffer("count", torch.zeros(2, dtype=torch.int64))
+        self.weight = nn.Parameter(torch.empty(5, 7))
+        self.register_buffer("count", torch.empty(2, dtype=torch.int64))
         self.copies = copies
         self.echo = tvm_ffi.convert(lambda *values: values[0])
 
@@ -148,11 +197,14 @@ def _view(x: Any) -> None:
     x.unsqueeze(0).squeeze(0).squeeze()
     x.expand(2, *x.shape).expand_as(x.expand(2, *x.shape))
     x.view_as(x)
+    x.reshape_as(x)
+    x.broadcast_to((2, *x.shape))
     x.view(x.shape)
     x.reshape(x.shape)
     x.permute(list(range(x.dim()))[::-1])
     if x.dim():
         x.movedim(0, -1)
+        x.moveaxis(0, -1)
         x.narrow(0, 0, x.shape[0])
         x.split(2)
         x.chunk(2)
@@ -167,6 +219,7 @@ def _view(x: Any) -> None:
     if x.dim() > 1:
         x.transpose(0, 1)
         x.swapaxes(0, -1)
+        x.swapdims(0, -1)
         x.diagonal()
         x[:, 0:1]
         x[..., 0]
@@ -231,6 +284,17 @@ def _copy(x: Any) -> None:
         x.to(dtype=dtype, copy=True, memory_format=torch.contiguous_format)
 
 
+def allocate_as_native_code() -> None:
+    """C++ enters at the dispatcher's first keys, which Python's functions leave out."""
+    native: Any = torch.ops.aten
+    x = torch.empty(3, 4)
+    for make in (native.empty_like, native.zeros_like, native.ones_like):
+        make(x), make(x, dtype=torch.bfloat16)
+    native.full_like(x, 1.0), native.full([3], 1.0), native.empty_strided([3, 4], [4, 1])
+    for make in (native.empty, native.zeros, native.ones):
+        make([3, 4])
+
+
 def work_in_parallel(copies: bool) -> None:
     """Fill and copy what is large enough for all threads. On busy cores each of these calls takes milliseconds."""
     for dtype in DTYPES:
@@ -260,6 +324,18 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
         lambda: x.narrow(0, 2, 5),
         lambda: x.unflatten(0, (3, 3)),
         lambda: x.squeeze(5),
+        lambda: x.unsqueeze(7),
+        lambda: x.expand(3),
+        lambda: x.flatten(1, 0),
+        lambda: x.flatten(0, 9),
+        lambda: x.chunk(0),
+        lambda: x.unbind(4),
+        lambda: x.diagonal(0, 0, 0),
+        lambda: x.unfold(0, 9, 1),
+        lambda: x.unfold(0, 1, 0),
+        lambda: torch.empty(2, 3, 4).t(),
+        lambda: torch.empty_strided((2, 2), (1,)),
+        lambda: torch.zeros((1 << 30, 1 << 30)),
         lambda: x.split(-1),
         lambda: x.as_strided((9, 9), (9, 1)),
         lambda: x.view(torch.int64)[0].view(3),
@@ -270,7 +346,7 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
         lambda: torch.tensor([[1], [1, 2]]),
         lambda: library.broadcast_shapes((2,), (3,)),
         lambda: x.requires_grad_(True).numpy(),
-        lambda: library.nn.Linear(3, 4)(x, x),
+        lambda: library.nn.ReLU()(x, x),
     ]
     return [*found, lambda: x.copy_(torch.zeros(5)), lambda: x[:2].copy_(x[:3])] if copies else found
 

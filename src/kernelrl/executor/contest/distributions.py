@@ -16,6 +16,10 @@ from kernelrl.executor.api import Distribution
 
 LARGE = 100.0
 TINY = 1e-6
+SOME = 0.05
+"""Share of the values that are not finite."""
+WIDEST = 8.0
+"""Decimal logarithm of the largest magnitude among values of all magnitudes; that of the smallest is as far below 0."""
 DENORMAL = 1e-40
 """Below the smallest normal float32."""
 
@@ -44,6 +48,8 @@ def redraw(
     values = drawn.double()
     if not bool(values.isfinite().all()):
         return None
+    if name in NOT_FINITE:
+        return DISTRIBUTIONS[name](values, generator).to(drawn.dtype)
     if support is not None:
         new = _fold(DISTRIBUTIONS[name](values, generator), *support, drawn.dtype)
         return None if torch.equal(new, drawn) else new
@@ -60,22 +66,46 @@ def shuffle(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return mixed
 
 
-def vary(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) -> torch.Tensor:
     """Other values for an input that the task makes constant: an identity, a range of indices, ones.
 
-    Integers and booleans come in another order, so an index stays an index. Finite floating-point values move by up to
-    their root mean square (1 if all are zero), and non-negative ones stay so.
+    Integers and booleans come in another order, so an index stays an index; where all are equal, as in a mask that
+    hides nothing or in lengths that are full, some become others. Finite floating-point values move by up to their root
+    mean square (1 if all are zero), and non-negative ones stay so.
+
+    Args:
+        drawn: the task's values.
+        generator: source of randomness.
+        alone: whether an integer or boolean that is alone becomes another.
     """
     if not drawn.is_floating_point():
-        return drawn.flatten()[torch.randperm(drawn.numel(), generator=generator)].reshape(drawn.shape)
+        mixed = drawn.flatten()[torch.randperm(drawn.numel(), generator=generator)].reshape(drawn.shape)
+        if drawn.numel() == 1:
+            return _another(drawn, generator) if alone else drawn
+        return _unequal(drawn, generator) if torch.equal(mixed, drawn) else mixed
     values = drawn.double()
     finite = values.isfinite()
     known = values[finite]
     size = float(known.square().mean().sqrt()) if known.numel() else 0.0
-    step = torch.rand(values.shape, generator=generator, dtype=values.dtype) * (size or 1.0)
+    reach = (size or 1.0) * (0.5 + float(torch.rand((), generator=generator)) / 2)  # a mean or norm is not known either
+    step = torch.rand(values.shape, generator=generator, dtype=values.dtype) * reach
     if known.numel() and float(known.min()) < 0:
-        step = step * 2 - (size or 1.0)
+        step = step * 2 - reach
     return torch.where(finite, values + step, values).to(drawn.dtype)
+
+
+def _unequal(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A fifth of equal integers or booleans becomes another."""
+    return torch.where(torch.rand(drawn.shape, generator=generator) < 0.2, _another(drawn, generator), drawn)
+
+
+def _another(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """In place of a number that all are, numbers from half of it on; in place of a boolean, of 0 and of 1 the other."""
+    value = int(drawn.flatten()[0])
+    if drawn.dtype == torch.bool or value in (0, 1):
+        return torch.full_like(drawn, 1 - value)
+    low, high = (value // 2, value) if value > 0 else (value + 1, value // 2 + 1)
+    return torch.randint(low, max(high, low + 1), drawn.shape, generator=generator).to(drawn.dtype)
 
 
 def _normal(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -116,8 +146,25 @@ def _tiny(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return values * TINY
 
 
+def _wide(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """All magnitudes are as likely, so that a limit that a task sets shows, be it ever so far off."""
+    exponents = (torch.rand(values.shape, generator=generator, dtype=values.dtype) * 2 - 1) * WIDEST
+    return torch.randn(values.shape, generator=generator, dtype=values.dtype).sign() * 10**exponents
+
+
 def _denormal(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return values * DENORMAL
+
+
+def _nan(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Some values are NaN."""
+    return values.masked_fill(torch.rand(values.shape, generator=generator) < SOME, torch.nan)
+
+
+def _infinite(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Some values are infinite."""
+    infinite = torch.where(torch.rand(values.shape, generator=generator) < 0.5, torch.inf, -torch.inf).to(values.dtype)
+    return torch.where(torch.rand(values.shape, generator=generator) < SOME, infinite, values)
 
 
 DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
@@ -129,8 +176,13 @@ DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torc
     "negative": _negative,
     "large": _large,
     "tiny": _tiny,
+    "wide": _wide,
     "denormal": _denormal,
+    "nan": _nan,
+    "infinite": _infinite,
 }
+NOT_FINITE = ("nan", "infinite")
+"""Those for tasks that say what becomes of such values."""
 UNORDERED = ("constant", "ties", "zeros")
 """Those under which the order of equal values decides an index, so that an unstable sort has no one right answer."""
 

@@ -6,7 +6,7 @@ its draws keeps its structure: triangular, symmetric, positive definite, one-hot
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,16 +22,18 @@ _INTEGERS = ("randint", "randint_like", "random_")
 class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While it is active, draws have values of the named distribution, within the range of the operator that draws.
 
-    Permutations, Bernoulli draws and samples without replacement stay as they are: their values are a structure.
+    Permutations, Bernoulli draws and samples without replacement stay as they are: their values are a structure. A
+    seed that the task sets itself, or a generator of its own, is without effect.
 
     Args:
-        distribution: its name.
+        distribution: its name; `task`: the task's own.
         seed: of the values.
     """
 
-    def __init__(self, distribution: Distribution, seed: int):
+    def __init__(self, distribution: Distribution | Literal["task"], seed: int):
         super().__init__()  # type: ignore[no-untyped-call]
         self._distribution = distribution
+        self._state = torch.Generator().manual_seed(seed).get_state()
         self._generator = torch.Generator().manual_seed(seed)
         self.num_drawn = 0
         """Number of draws seen."""
@@ -40,10 +42,16 @@ class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        drawn = func(*args, **kwargs)
-        if torch.Tag.nondeterministic_seeded not in func.tags or not isinstance(drawn, torch.Tensor):
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **kwargs)
+        torch.set_rng_state(self._state)
+        drawn = func(*args, **{name: None if name == "generator" else value for name, value in kwargs.items()})
+        self._state = torch.get_rng_state()
+        if not isinstance(drawn, torch.Tensor):
             return drawn
         self.num_drawn += 1
+        if self._distribution == "task":
+            return drawn
         name = func._schema.name.removeprefix("aten::")
         if name in _UNBOUNDED:
             new = redraw(self._distribution, drawn, self._generator)

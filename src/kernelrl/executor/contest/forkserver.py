@@ -18,13 +18,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernelrl.executor.confinement.sandbox import Limits, confine, leave_network, system_paths, tie_to_parent
+from kernelrl.executor.confinement.sandbox import (
+    Limits,
+    clock_pages,
+    confine,
+    leave_network,
+    system_paths,
+    tie_to_parent,
+)
 
 if __name__ == "__main__":
     leave_network()  # which only a process of one thread can: importing torch starts another
 
 from kernelrl.executor import wire  # noqa: E402
-from kernelrl.executor.contest import contestant  # noqa: E402
+from kernelrl.executor.contest.operator_record import OperatorRecord  # noqa: E402
+from kernelrl.executor.contest.starting import become_contestant  # noqa: E402
 from kernelrl.executor.processes.note import Note  # noqa: E402
 
 COLLAPSE_AT = 16
@@ -66,7 +74,7 @@ def main(control: socket.socket) -> None:
             except wire.WireError:
                 os._exit(0)
             token = request.pop("spawn")
-            if token == COLLAPSE_AT:
+            if token == COLLAPSE_AT and "ASAN_OPTIONS" not in os.environ:  # its map of memory would become real
                 _collapse_memory()
             pid = os.fork()
             if pid == 0:
@@ -78,6 +86,7 @@ def main(control: socket.socket) -> None:
 
 
 def _warm_up() -> None:
+    import torch.backends.cpu
     import torch.utils.cpp_extension
     import triton.language
     import tvm_ffi.cpp  # noqa: F401
@@ -86,9 +95,10 @@ def _warm_up() -> None:
     if "TRITON_INTERPRET" in os.environ:
         from kernelrl.executor.contest import programs
 
-        programs.install()
-    system_paths()  # found once for all that are forked
-    with contestant.OperatorRecord(Note()):  # so does this one's
+        programs.install(in_any_order=lambda: os.urandom(1)[0] % 2 == 0)
+    system_paths(), clock_pages()  # found once for all that are forked
+    torch.backends.cpu.get_cpu_capability()  # found in files that a candidate does not see
+    with OperatorRecord(Note()):  # so does this one's
         torch.empty(1).view(1)
     for library in RUNTIME_OF_MODULES:
         with contextlib.suppress(OSError):  # it is not on every machine
@@ -113,7 +123,7 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         gc.enable()
         match request.pop("kind"):
             case "contestant":
-                contestant.main(socket.socket(fileno=fds[0]), fds[1], fds[2], request)
+                become_contestant(socket.socket(fileno=fds[0]), fds[1], fds[2], request)
             case "compiler":
                 _compile(fds[0], **request)
     except BaseException as error:

@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 from kernelrl.candidate import ENTRY_POINT, MAX_SOURCE_CHARS
 from kernelrl.executor.api import ExecutorSettings, Request
-from kernelrl.executor.building.builder import BadUnit, Builder
+from kernelrl.executor.building.builder import Builder
+from kernelrl.executor.building.units import BadUnit
 from kernelrl.executor.judging.findings import Findings
-from kernelrl.executor.judging.referee import MAX_BUILDS
+from kernelrl.executor.judging.loading import MAX_BUILDS
 from kernelrl.executor.legality.reading import READING_S
 from kernelrl.executor.processes.cores import Cores
-from kernelrl.executor.processes.process import CANDIDATE_MESSAGE_BYTES, Needs, Process, ProcessFailure
+from kernelrl.executor.processes.failures import ProcessFailure
+from kernelrl.executor.processes.process import CANDIDATE_MESSAGE_BYTES, Needs, Process
 from kernelrl.verdict import Verdict
 
 NATIVE = ("cpp", "cuda")
@@ -84,7 +86,7 @@ def _serve_builds(
             return
         built = builder.build(unit, gpu_arch)
         found.builds.append(built)
-        if built.path is None or built.foul:
+        if built.path is None or built.violations:
             return
         path = process.offer_module(built.path, unit["name"])
         process.reply({"ok": True, "log": "", "path": str(path)})

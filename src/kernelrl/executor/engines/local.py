@@ -176,31 +176,31 @@ class LocalExecutor(Executor):
             wire.send(self._connection, {"number": number, "request": request, "ahead": job.ahead})
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", "kernelrl.executor.engines.service", str(theirs.fileno())]
+        own_end, other_end = socket.socketpair()
+        with other_end:
+            command = [sys.executable, "-m", "kernelrl.executor.engines.service", str(other_end.fileno())]
             environment = os.environ | MALLOC
             self._service = subprocess.Popen(
-                command, pass_fds=(theirs.fileno(),), stdin=subprocess.PIPE, env=environment, start_new_session=True
+                command, pass_fds=(other_end.fileno(),), stdin=subprocess.PIPE, env=environment, start_new_session=True
             )
         told = {"settings": self.settings.model_dump(mode="json"), "secret": self._secret}
         assert self._service.stdin is not None
         try:
             with self._service.stdin as pipe:
                 pipe.write(json.dumps(told).encode())
-            reply, _ = wire.receive(ours)
+            reply, _ = wire.receive(own_end)
         except (wire.WireError, OSError):
-            ours.close()
+            own_end.close()
             self._service.kill()
             raise InfrastructureError(
                 f"the executor's service did not start (exit status {self._service.wait()}); see `kernelrl doctor`"
             ) from None
         if "failed" in reply:
-            ours.close()
+            own_end.close()
             self._service.wait()
             raise InfrastructureError(reply["failed"])
-        self._connection = ours
-        self._reader = threading.Thread(target=self._listen, args=(ours,), daemon=True, name="executor-results")
+        self._connection = own_end
+        self._reader = threading.Thread(target=self._listen, args=(own_end,), daemon=True, name="executor-results")
         self._reader.start()
 
     def _listen(self, connection: socket.socket) -> None:

@@ -54,12 +54,16 @@ from kernelrl.executor.building.builder import Builder  # noqa: E402
 from kernelrl.executor.building.pruning import CacheLimits  # noqa: E402
 from kernelrl.executor.confinement import sandbox  # noqa: E402
 from kernelrl.executor.engines.ahead import build_ahead  # noqa: E402
-from kernelrl.executor.judging.referee import PageLearnt, judge  # noqa: E402
+from kernelrl.executor.judging.bound import Bounds  # noqa: E402
+from kernelrl.executor.judging.endings import PageLearnt  # noqa: E402
+from kernelrl.executor.judging.referee import judge  # noqa: E402
 from kernelrl.executor.judging.reference import Reference  # noqa: E402
+from kernelrl.executor.judging.retest import Retest, add_costs  # noqa: E402
 from kernelrl.executor.processes.closed_library import ClosedLibrary  # noqa: E402
 from kernelrl.executor.processes.cores import Cores  # noqa: E402
+from kernelrl.executor.processes.forking import ForkServer  # noqa: E402
 from kernelrl.executor.processes.helpers import compiled_helper  # noqa: E402
-from kernelrl.executor.processes.process import ForkServer, Needs, Process  # noqa: E402
+from kernelrl.executor.processes.process import Needs, Process  # noqa: E402
 from kernelrl.task import Task  # noqa: E402
 from kernelrl.verdict import Verdict  # noqa: E402
 
@@ -68,7 +72,7 @@ RENEWED_AFTER_S = 2.0
 REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
 MAX_LESSONS = 4
-"""How often a candidate is judged again because it needed a page of the library that was closed by mistake."""
+"""How often a candidate is judged again because it needed a function of the library that was closed by mistake."""
 REQUEST_BYTES = 1 << 30
 """Length of the longest request: its sender is trusted, and a candidate that is too long is told so."""
 COMPILED_MB = 256
@@ -182,6 +186,9 @@ class Service:
         settings: see `ExecutorSettings`.
         warming: the forkserver, started for these settings.
         secret: from which the seeds of hidden inputs are derived; None: this machine's.
+
+    Raises:
+        InfrastructureError: something that these settings need is not on this machine, or does not work.
     """
 
     def __init__(self, settings: ExecutorSettings, warming: Warming, secret: str | None = None):
@@ -195,17 +202,26 @@ class Service:
         self.on_gpu = settings.device == "cuda"
         self.scratch = _scratch(own / "scratch")
         self.helper = str(compiled_helper(self.cache, "closed_pages"))
+        if settings.timing and not self.on_gpu:
+            compiled_helper(self.cache, "peaks")  # here: nothing is compiled while a candidate is timed
+        looks_twice = settings.sanitize and not self.on_gpu
+        also_warming = start_forkserver(forkserver_environment(settings, sanitized=True)) if looks_twice else None
         self.forkserver = ForkServer(warming, on_death=lambda: os._exit(1))  # the client starts another service
+        self.sanitized = None if also_warming is None else ForkServer(also_warming, on_death=lambda: os._exit(1))
         self.cores = Cores(self.workers, self.on_gpu, settings.lock_file)
         arch = machine.gpu_arch() if self.on_gpu else None
         limits = CacheLimits(settings.build_cache_mb << 20, settings.cache_days)
         self.builder = Builder(
             self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch, limits
         )
+        self.bounds = Bounds(self.cache, own, self.cores)
+        self.retest = Retest(settings, self.bounds.measure_again)
         self.references = References(self._reference, self.cores)
         self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=settings.verdict_cache_mb << 20)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
-        self.library = ClosedLibrary(self.cache, lambda: self._fork("library"), self.on_gpu, settings.allow_missing)
+        self.library = ClosedLibrary(
+            self.cache, self.scratch, lambda: self._fork("library"), self.on_gpu, settings.allow_missing
+        )
         self._fork().close()  # what this machine does not offer is known before the first candidate
         self.spares = Spares(self._fork, 2 if self.on_gpu else self.workers)
 
@@ -220,7 +236,9 @@ class Service:
                 return Verdict.model_validate_json(known).model_copy(update=update)
             found = self._judge(request)
             if found.status == "killed" and not found.final:
-                found = self._judge(request)  # by itself, or by a machine short of memory: the second time tells
+                first = found  # died by itself, or by a machine short of memory: the second time tells
+                found = self._judge(request)
+                found = add_costs(found, [first, found])
             if self.settings.verdict_cache and found.final:
                 self.verdicts.set(key, found.model_dump_json())
         except TaskError as error:
@@ -238,11 +256,15 @@ class Service:
 
     def _judge(self, request: Request) -> Verdict:
         with self.references.of(request.task) as reference:
-            parts = request, self.settings, reference, self._start, self.builder, self.library, self.cores
-            for _ in range(MAX_LESSONS):
-                with contextlib.suppress(PageLearnt):
-                    return self._on_this_machine(judge(*parts))
-            return self._on_this_machine(judge(*parts, may_learn=False))
+            parts = request, self.settings, reference, self._start, self.builder, self.library, self.cores, self.bounds
+
+            def once() -> Verdict:
+                for _ in range(MAX_LESSONS):
+                    with contextlib.suppress(PageLearnt):
+                        return judge(*parts)
+                return judge(*parts, may_learn=False)
+
+            return self._on_this_machine(self.retest(request.task.digest, once))
 
     def _on_this_machine(self, found: Verdict) -> Verdict:
         return found.model_copy(update={"machine": machine.fingerprint()})
@@ -260,12 +282,18 @@ class Service:
             "threads": self.threads,
             "may_exec": needs in ("jit", "compiler"),
             "filtered": needs != "compiler",
+            "candidate": needs in ("nothing", "operators") and not self.on_gpu,
             "sealed": needs == "nothing" and not self.on_gpu,
             "helper": self.helper,
         }
+        forkserver = self.forkserver
+        if needs == "sanitizer":
+            assert self.sanitized is not None, "it is started where the settings ask for the second look"
+            forkserver = self.sanitized
         with self.cores.working():
-            process = Process(self.forkserver, spec, self.scratch)
+            process = Process(forkserver, spec, self.scratch)
         needed = {"namespaces", "landlock"} | ({"seccomp"} if spec["filtered"] else set())
+        needed |= {"clock"} if spec["candidate"] else set()
         needed |= {"noexec"} if spec["sealed"] else set()
         if missing := sorted(needed - {*process.layers, *self.settings.allow_missing}):
             process.close()
@@ -284,7 +312,6 @@ class Service:
             request.task.digest,
             candidate,
             request.dialect,
-            request.measurement,
             self.settings.model_dump_json(exclude=set(INCIDENTAL)),
             machine.fingerprint(),
         )

@@ -40,8 +40,6 @@ class Job:
     """Having the node alone."""
     reference: float = 0.0
     """Making the task's reference, which the first job of the task on a node does for the others there."""
-    again: bool = False
-    """Its speedup is measured again when all others are judged."""
 
     @classmethod
     def of(cls, verdict: Verdict) -> Job | None:
@@ -58,7 +56,6 @@ class Job:
             check=own - build,
             timed=spent.timed,
             reference=spent.reference,
-            again=verdict.retest is not None,
         )
 
     @property
@@ -177,14 +174,9 @@ class _Trainer:
                 began = env.now
             generated = env.now
             yield env.all_of(pending)
-            yield env.all_of(self._engine.submit_all([_again(job) for job in jobs if job.again]))
             self.judging_s += env.now - began
             self.waiting_s += env.now - generated
             yield env.timeout(load.train_s)
-
-
-def _again(job: Job) -> Job:
-    return Job(job.task, job.static, check=job.check, timed=job.timed, reference=job.reference)
 
 
 class Engine:

@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from kernelrl.errors import TaskError
 from kernelrl.executor import wire
-from kernelrl.executor.api import ExecutorSettings
+from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.judging import compare
 from kernelrl.executor.processes.call_memory import CallMemory, sealed_memory
 from kernelrl.executor.processes.process import Process
@@ -34,27 +34,51 @@ class Shape:
     """Of each output: the reference makes it in the call, and does not return an input or what it holds."""
     shared: set[tuple[int, int]]
     """Pairs of the reference's outputs that share memory."""
+    numbers_vary: bool = False
+    """Numbers among the inputs are others than those that the task shows."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which inputs and parameters a run gets: equal draws are equal."""
+
+    index: int
+    distribution: Distribution | Literal["task"] = "task"
+    shape: int = 0
+    """0: the shape that the task shows; 1, 2, …: hidden ones."""
+    parameters: int = 0
+    """0: those that the task's program makes; 1, 2, …: hidden ones."""
 
 
 @dataclass(frozen=True)
 class Case:
     """Inputs of one run and what must come out."""
 
+    draw: Draw
     shape: Shape
-    inputs: str
-    """Name of the distribution or of the hidden sizes, for people."""
     image: torch.Tensor
     """The arena's bytes before the run (uint8)."""
-    expected: list[compare.Expected]
+    outputs: list[dict[str, Any]]
+    """Descriptions of the reference's."""
+    near: list[compare.Near]
+    """By the reference's own outputs."""
     changed: dict[int, compare.Expected]
     """What the reference makes of the inputs that it changes, by their number; mostly empty."""
-    parameters: int = 0
-    """Number of the hidden parameters with which the outputs were made; 0: those that the task's program makes."""
+    expected: list[compare.Expected] | None
+    """By its outputs in float64; None: not made yet, see `Reference.settle`."""
+
+    @property
+    def inputs(self) -> str:
+        """Name of the distribution, of the hidden sizes or of what else is hidden, for people."""
+        sizes = " ".join(f"{name}={size}" for name, size in self.shape.sizes.items())
+        return sizes or ("other numbers" if self.shape.numbers_vary else self.draw.distribution)
 
     @cached_property
     def num_bytes(self) -> int:
         """Memory that it takes."""
-        return self.image.nbytes + sum(2 * item.low.nbytes for item in (*self.expected, *self.changed.values()))
+        bounds = *(self.expected or ()), *self.changed.values(), *self.near
+        held: int = sum(item.num_bytes for item in bounds)
+        return self.image.nbytes + held
 
 
 class Arena:
@@ -79,13 +103,15 @@ class Arena:
         """Let a process map it, before it sees untrusted text: then the addresses that it names can be believed."""
         sizes = [self.bytes.numel()] + ([] if self._call is None else [self._call.num_bytes])
         fds = (self._fd,) if self._call is None else (self._fd, self._call.fd)
-        reply, _ = process.ask({"do": "attach", "sizes": sizes}, timeout, fds=fds)
+        try:
+            reply, _ = process.ask({"do": "attach", "sizes": sizes}, timeout, fds=fds)
+        finally:
+            os.close(self._fd)
         if "failed" in reply:
             raise TaskError(f"inputs of {self.bytes.numel()} bytes cannot be mapped: {reply['message']}")
         self.address, *call_address = reply["attached"]
         if self._call is not None:
             [self._call.address] = call_address
-        os.close(self._fd)
 
     def arrange(self, layout: dict[str, Any], ask: Callable[[dict[str, Any]], Any]) -> None:
         """Tell the process where its inputs lie, unless it knows."""
@@ -115,6 +141,13 @@ class Arena:
     def is_of_the_call(self, described: dict[str, Any]) -> bool:
         """Whether an output lies in memory that was overwritten before the call."""
         return self._call is not None and self._call.holds(described["pointer"], num_bytes_of(described))
+
+    def lay_unfilled(self, described: list[dict[str, Any]]) -> bool:
+        """Whether any of these outputs of the last call lies where it found zeros: it is to be asked again."""
+        if self._call is None:
+            return False
+        outputs = [(item["pointer"], num_bytes_of(item)) for item in described if self.is_of_the_call(item)]
+        return self._call.lay_unfilled(outputs)
 
     def tensor(self, process: Process, described: dict[str, Any]) -> torch.Tensor:
         """Copy of an output.

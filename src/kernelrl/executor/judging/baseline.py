@@ -9,7 +9,8 @@ from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.judging.arena import Arena, Case
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.processes.cores import Cores
-from kernelrl.executor.processes.process import Process, ProcessFailure
+from kernelrl.executor.processes.failures import ProcessFailure
+from kernelrl.executor.processes.process import Process
 from kernelrl.task import Task
 
 COMPILE_TIMEOUT_S = 180.0
@@ -51,7 +52,7 @@ class Baseline:
         self._settings = settings
         self._arena = Arena(arena_bytes, settings)
         try:
-            self._ask(load | {"compiled": True}, settings.load_timeout_s)
+            self._ask(load | {"compiled": settings.compile_baseline}, settings.load_timeout_s)
             self._arena.attach(process, settings.load_timeout_s)
 
             def ask(message: dict[str, Any]) -> dict[str, Any]:
@@ -59,6 +60,7 @@ class Baseline:
 
             self._arena.arrange(case.shape.layout, ask)
             self._arena.put(case.image, ask)
+            assert case.expected is not None
             outputs = self._arena.outputs(self._ask({"do": "run"}, COMPILE_TIMEOUT_S), ask)
             if not all(
                 expected.accepts(self._arena.tensor(process, described))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from kernelrl.task import Task
 from kernelrl.verdict import TrialError
 
 DEFAULT_TOLERANCE = {
-    "torch.float64": 1e-7,
+    "torch.float64": 1e-10,
     "torch.float32": 1e-4,
     "torch.float16": 1e-2,
     "torch.bfloat16": 1e-2,
@@ -22,33 +22,33 @@ DEFAULT_TOLERANCE = {
 
 
 ROUNDINGS = 3.0
-"""A candidate may err this many times as much as rounding moves the reference (`rounding.Rounding`)."""
+"""A candidate may err this many times as much as rounding moves the reference (`contest.exact`)."""
+SELECTED = 4.0
+"""Units of the last place by which an output may err that the reference gives without any rounding."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """One output of the reference: its form, and the bounds within which a candidate's must lie."""
+    """One output of the reference: the bounds within which a candidate's must lie."""
 
-    dtype: str
-    shape: list[int]
-    stride: list[int]
-    device: str
     low: torch.Tensor
     high: torch.Tensor
     nan: torch.Tensor | None
     """Where the reference is NaN; None: nowhere."""
     reliable: bool
-    """Whether the reference in its own precision is finite and well within these bounds itself."""
+    """Whether the reference in its own precision is well within these bounds itself, and NaN or infinite alike."""
 
+    selected: bool = False
+    """Whether the reference gives all of it without any rounding."""
     indexed: Indexed | None = None
-    """Integers that are indices of sorted values: any order of equal values is right."""
+    """Integers that are indices which the reference chooses by the order of values: others may be as good."""
 
     @classmethod
     def around(
         cls,
         exact: torch.Tensor,
         native: torch.Tensor,
-        described: dict[str, Any],
+        dtype: str,
         task: Task,
         scaled: bool,
         moved: torch.Tensor | None = None,
@@ -59,58 +59,72 @@ class Expected:
         the output's root mean square `s` when that is below 1, because 1e-4 is no tolerance for a softmax over ten
         thousand columns. What rounding does to the output is added:
 
-            tolerance = atol min(1, s) + rtol |exact| + ROUNDINGS max(moved, 1.5 median(moved))
+            tolerance = atol min(1, s) + rtol |exact| + ROUNDINGS moved
 
         `moved` comes from float64 and is the same on every machine. Where the reference as the task computes it errs by
         more than the tolerance, the interval reaches to its own value. Where it overflows, its own value is right, and
         so is what lies within the tolerance; where the tolerance reaches beyond the dtype, infinity is right.
 
-        Integers and booleans must be equal, except where rounding changes them: there any value is right that lies
-        between the smallest and the largest.
+        Integers and booleans must be equal, except where rounding changes them. The reference's own are right too.
 
         Args:
             exact: the reference's output, in float64 where it is a floating-point one; or `native`, to be held to that.
             native: the reference's output as the task computes it.
-            described: description of that output.
+            dtype: of that output.
             task: names its own tolerances, which are then kept as they are, or none.
             scaled: take the size of the outputs into account.
-            moved: how far rounding moves each element; for integers and booleans, whether it does. None: not known.
+            moved: how far rounding moves each element; for booleans, whether it does. None: not known.
         """
-        default = DEFAULT_TOLERANCE.get(described["dtype"], 0.0)
-        atol = default if task.atol is None else task.atol
-        rtol = default if task.rtol is None else task.rtol
-        form = described["dtype"], described["shape"], described["stride"], described["device"]
+        atol, rtol = _tolerances(dtype, task)
         if not exact.is_floating_point():
             low, high = exact, exact
-            if moved is not None and bool(moved.any()):
-                low, high = torch.where(moved, exact.min(), exact), torch.where(moved, exact.max(), exact)
-            return cls(*form, low, high, nan=None, reliable=bool(((native >= low) & (native <= high)).all()))
-        width = torch.float64 if described["dtype"] == "torch.float64" else torch.float32
+            if moved is not None and exact.dtype == torch.bool:
+                low, high = exact & ~moved, exact | moved
+            elif moved is not None:
+                reach = int(ROUNDINGS) * moved
+                low, high = exact.long() - reach, exact.long() + reach
+            inside = (native >= low) & (native <= high)
+            low, high = torch.where(inside | (native > high), low, native), torch.where(native > high, native, high)
+            return cls(low, high, nan=None, reliable=bool(inside.all()))
+        width = torch.float64 if dtype == "torch.float64" else torch.float32
         own = native.to(width)
         centre = torch.where(exact.isnan(), own, exact.to(width))
         error = (native.to(torch.float64) - exact).abs()
-        finite = bool(error.isfinite().all())
+        known = error.isfinite()
+        finite = bool(known.all())
         if not finite:
-            error.masked_fill_(~error.isfinite(), 0.0)
-        unit = _root_mean_square(centre) if scaled and task.atol is None and finite and centre.numel() else 1.0
+            error.masked_fill_(~known, 0.0)
+        unit = _root_mean_square(centre) if scaled and task.atol is None else 1.0
+        selected = scaled and task.atol is None and _is_selected(exact, native)
+        if selected:
+            atol, rtol = _last_bits(native.dtype, rtol)
+            unit = 1.0
         margin = centre.abs().mul_(rtol).add_(atol * min(1.0, unit))
         if moved is not None and task.atol is None:
-            margin += ROUNDINGS * _typical_at_least(moved).to(width)
+            margin += ROUNDINGS * moved.to(width)
         low, high = centre - margin, centre + margin
         far = error > margin
-        reliable = finite and bool((error <= margin / 2).all())
+        close = error <= margin / 2
+        if not finite:
+            close = torch.where(known, close, (native == exact) | (native.isnan() & exact.isnan()))
+        reliable = bool(close.all())
         if bool(far.any()):
             low = torch.where(far, torch.minimum(low, own - margin), low)
             high = torch.where(far, torch.maximum(high, own + margin), high)
         largest = torch.finfo(native.dtype).max
         low, high = low.masked_fill(low < -largest, -torch.inf), high.masked_fill(high > largest, torch.inf)
         if finite:
-            return cls(*form, low, high, None, reliable)
+            return cls(low, high, None, reliable, selected)
         is_nan = native.isnan() | exact.isnan()
         low, high = torch.where(centre.isinf(), centre, low), torch.where(centre.isinf(), centre, high)
         low = torch.where(own.isinf(), torch.minimum(low, own), low)
         high = torch.where(own.isinf(), torch.maximum(high, own), high)
-        return cls(*form, low, high, is_nan, reliable)
+        return cls(low, high, is_nan, reliable, selected)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that it takes."""
+        return 2 * self.low.nbytes
 
     def accepts(self, output: torch.Tensor) -> bool:
         """Whether every element lies within its bounds."""
@@ -125,6 +139,12 @@ class Expected:
         if self.nan is not None:
             inside |= self.nan.numpy() & np.isnan(values)
         return bool(inside.all())
+
+    def some(self) -> torch.Tensor:
+        """An output that is right."""
+        if not self.low.is_floating_point():
+            return self.low
+        return torch.where(self.low.isfinite() & self.high.isfinite(), self.low / 2 + self.high / 2, self.low)
 
     def mismatch(self, trial: int, inputs: str, output: torch.Tensor) -> TrialError:
         """How far an output that was not accepted is away."""
@@ -158,62 +178,140 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Indexed:
-    """Indices that a sort gives, and the values that they must find.
+class Near:
+    """One output of the reference as the task computes it: what lies near it is right, whatever float64 says."""
 
-    Equal values may come in any order, and each index may be named as often as the reference names it.
+    native: torch.Tensor
+    margin: torch.Tensor | None
+    """Half of the tolerance without what rounding adds to it; None: integers and booleans must be equal."""
+
+    @classmethod
+    def to(cls, native: torch.Tensor, task: Task, selected: bool = False) -> Near:
+        """What lies near errs by half the tolerance of `Expected.around`, and as much as the reference itself.
+
+        Args:
+            native: see the field.
+            task: see `Expected.around`.
+            selected: of other inputs the reference gives all of this output without any rounding.
+        """
+        if not native.is_floating_point():
+            return cls(native, None)
+        wide = native.to(torch.float64 if native.dtype == torch.float64 else torch.float32)
+        atol, rtol = _tolerances(str(native.dtype), task)
+        if selected:
+            atol, rtol = _last_bits(native.dtype, rtol)
+        unit = _root_mean_square(wide) if task.atol is None and not selected else 1.0
+        return cls(wide, wide.abs().mul_(rtol / 2).add_(atol / 2 * min(1.0, unit)))
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that it takes."""
+        return self.native.nbytes + (0 if self.margin is None else self.margin.nbytes)
+
+    def accepts(self, output: torch.Tensor) -> bool:
+        """Whether every element is near. Values that are not finite are not."""
+        if self.margin is None:
+            return torch.equal(output, self.native)
+        with np.errstate(invalid="ignore"):
+            distance = np.subtract(output.to(self.native.dtype).numpy(), self.native.numpy())
+        return bool((np.abs(distance) <= self.margin.numpy()).all())  # of one element NumPy makes no array
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """Indices that the reference chooses by the order of values, and what else may be named in their place.
+
+    Values that differ by no more than rounding moves them may take each other's place, and so may those below the
+    smallest normal number. Each element may be named as often as the reference names it.
     """
 
     source: torch.Tensor
-    """The input that is sorted."""
+    """The values from which is chosen, in float64: the dimension along which is chosen is the last."""
+    margin: torch.Tensor
+    """By how much each may be another."""
     dim: int
-    indices: torch.Tensor
-    """The reference's."""
+    """That dimension in the indices."""
+    targets: list[torch.Tensor]
+    """The reference's indices in float64 and as the task computes them, in the form of `source`."""
+    first: bool
+    """Of equal values that rounding does not move, the first must be named."""
+    form: list[int]
+    """Shape of the indices with the dimension along which is chosen."""
 
     @classmethod
-    def find(cls, indices: torch.Tensor, inputs: list[torch.Tensor]) -> Indexed | None:
-        """Of which input, and along which dimension, these are the indices of sorted values; None: of none."""
-        if indices.is_floating_point() or indices.dtype == torch.bool or not indices.numel() or not indices.dim():
-            return None
-        for source in inputs:
-            if source.dim() != indices.dim():
-                continue
-            for dim in range(source.dim()):
-                rest = [size for other, size in enumerate(source.shape) if other != dim]
-                if rest != [size for other, size in enumerate(indices.shape) if other != dim]:
-                    continue
-                if int(indices.min()) < 0 or int(indices.max()) >= source.shape[dim]:
-                    continue
-                steps = source.gather(dim, indices.long()).double().diff(dim=dim)
-                if bool((steps >= 0).all()) or bool((steps <= 0).all()):
-                    return cls(source, dim, indices.long())
-        return None
+    def of(cls, source: torch.Tensor, moved: torch.Tensor, indices: torch.Tensor, dim: int, first: bool) -> Indexed:
+        """What may be named.
+
+        Args:
+            source: see the field.
+            moved: how far rounding moves each of its values.
+            indices: the reference's in float64, in the form of `source`.
+            dim: see the field.
+            first: see the field.
+        """
+        form = list(indices.movedim(-1, dim).shape)
+        return cls(source, ROUNDINGS * moved, dim, [indices], first, form)
+
+    def beside(self, native: torch.Tensor) -> Indexed:
+        """The same, where the reference's indices as the task computes them are right too."""
+        return replace(self, targets=[*self.targets, self._arranged(native)])
+
+    def _arranged(self, output: torch.Tensor) -> torch.Tensor:
+        return output.long().reshape(self.form).movedim(self.dim, -1)
 
     def accepts(self, output: torch.Tensor) -> bool:
-        """Whether the output finds the same values, and no element more often than the reference does."""
-        found = output.long()
-        if not bool(((found >= 0) & (found < self.source.shape[self.dim])).all()):
+        """Whether the output names values as good as the reference's, and none more often than it does."""
+        found = self._arranged(output)
+        if not bool(((found >= 0) & (found < self.source.shape[-1])).all()):
             return False
-        values = self.source.gather(self.dim, found), self.source.gather(self.dim, self.indices)
-        return torch.equal(*values) and self._repeats(found) <= self._repeats(self.indices)
+        values, slack = self.source.gather(-1, found), self.margin.gather(-1, found)
+        right = torch.zeros_like(found, dtype=torch.bool)
+        for target in self.targets:
+            wanted, margin = self.source.gather(-1, target), slack + self.margin.gather(-1, target)
+            tied = (values == wanted) | (values.isnan() & wanted.isnan())
+            near = (tied | ((values - wanted).abs() <= margin)) & (margin > 0)
+            right |= near | (found == target if self.first else tied)
+        return bool(right.all()) and _repeats(found) <= max(map(_repeats, self.targets))
 
-    def _repeats(self, indices: torch.Tensor) -> int:
-        return int((indices.sort(dim=self.dim).values.diff(dim=self.dim) == 0).sum())
+
+def _repeats(indices: torch.Tensor) -> int:
+    return int((indices.sort(dim=-1).values.diff(dim=-1) == 0).sum())
 
 
-def _typical_at_least(moved: torch.Tensor) -> torch.Tensor:
-    """Distances, of which one sample may be small by luck, with one and a half times their median as the least."""
-    moved = moved.nan_to_num(0.0, 0.0, 0.0)
-    present = moved[moved > 0]
-    return moved.clamp_min(1.5 * float(present.median())) if present.numel() else moved
+def _tolerances(dtype: str, task: Task) -> tuple[float, float]:
+    """`atol` and `rtol` of a task's output."""
+    default = DEFAULT_TOLERANCE.get(dtype, 0.0)
+    return default if task.atol is None else task.atol, default if task.rtol is None else task.rtol
+
+
+def _last_bits(dtype: torch.dtype, rtol: float) -> tuple[float, float]:
+    """`atol` and `rtol` of what is not rounded."""
+    info = torch.finfo(dtype)
+    return info.tiny, min(rtol, SELECTED * info.eps)
+
+
+def _is_selected(exact: torch.Tensor, native: torch.Tensor) -> bool:
+    """Whether nothing was rounded: outputs that are inputs or whole numbers, which everybody has to the last bits."""
+    if exact.dtype == native.dtype:
+        return False
+    return torch.equal(exact.nan_to_num(0.0), native.to(exact.dtype).nan_to_num(0.0))
 
 
 def _root_mean_square(values: torch.Tensor) -> float:
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64)) / math.sqrt(values.numel())
+    """Of the finite values: one NaN among them must not loosen what is asked of the others."""
+    norm = float(torch.linalg.vector_norm(values, dtype=torch.float64))
+    if not math.isfinite(norm):
+        values = values[values.isfinite()]
+        norm = float(torch.linalg.vector_norm(values, dtype=torch.float64))
+    return norm / math.sqrt(max(values.numel(), 1))
 
 
-def form_error(trial: int, inputs: str, index: int, expected: Expected, described: Any) -> TrialError | None:
-    """What is wrong with an output's description, before its memory is read. The description is hostile data."""
+def form_error(trial: int, inputs: str, index: int, native: dict[str, Any], described: Any) -> TrialError | None:
+    """What is wrong with an output's description, before its memory is read. The description is hostile data.
+
+    Args:
+        native: the description of the reference's.
+    """
     if not isinstance(described, dict):
         return TrialError(trial=trial, kind="type", inputs=inputs, message="the output is not described")
     shape, stride, dtype = described.get("shape"), described.get("stride"), described.get("dtype")
@@ -224,15 +322,15 @@ def form_error(trial: int, inputs: str, index: int, expected: Expected, describe
 
     if described.get("type") not in ("Tensor", "Parameter"):
         return error("type", described.get("type"), "a plain torch.Tensor")
-    if described.get("device") != expected.device:
-        return error("device", described.get("device"), expected.device)
-    if dtype != expected.dtype:
-        return error("dtype", dtype, expected.dtype)
-    if shape != expected.shape:
-        return error("shape", shape, expected.shape)
-    if not isinstance(stride, list) or len(stride) != len(expected.shape):
+    if described.get("device") != native["device"]:
+        return error("device", described.get("device"), native["device"])
+    if dtype != native["dtype"]:
+        return error("dtype", dtype, native["dtype"])
+    if shape != native["shape"]:
+        return error("shape", shape, native["shape"])
+    if not isinstance(stride, list) or len(stride) != len(native["shape"]):
         return error("layout", described.get("layout"), "strided")
-    if stride != expected.stride and not _is_dense(expected.shape, stride):
+    if stride != native["stride"] and not _is_dense(native["shape"], stride):
         return error("layout", f"stride {stride}", "a dense tensor")
     if not isinstance(described.get("pointer"), int) or described["pointer"] < 0:
         return error("layout", described.get("pointer"), "an address")

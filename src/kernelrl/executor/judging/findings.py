@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelrl.executor.api import ExecutorSettings, Request
-from kernelrl.executor.building.builder import Built, shorten
+from kernelrl.executor.building.builder import Built
+from kernelrl.executor.building.compilers import shorten
 from kernelrl.stats import median_interval
 from kernelrl.verdict import (
     Build,
@@ -71,15 +72,28 @@ class Findings:
     draws: str | None = None
     parameters: ParameterSource | None = None
     log: str = ""
+    bound_s: float | None = None
+    """Time below which no program can do it (in seconds)."""
+    checks: list[str] = field(default_factory=list)
+    """See `Verdict.checks`."""
     final: bool = True
     """False: the load on the machine may have decided something."""
 
     def widths(self) -> tuple[float, float]:
-        """Width of the interval of the median speedup as the calls so far scatter, and as all of them may be off
-        together: the second stays, however many calls there are. Both as a share of the speedup."""
-        ours, theirs = (self._net(seconds) for seconds in (self._reference, self._candidate))
-        low, high = median_interval(ours / theirs)
-        return (high - low) / float(np.median(ours / theirs)), 2 * (self._common(ours) + self._common(theirs))
+        """How wide the interval of the speedup is, as a share of the speedup.
+
+        The first width comes from the scatter of the calls, and shrinks with their number; the second from an error
+        that all of them may share, such as where a process lies in memory, and stays.
+        """
+        reference, candidate = (self._net(seconds) for seconds in (self._reference, self._candidate))
+        low, high = median_interval(reference / candidate)
+        shared = 2 * (self._common(reference) + self._common(candidate))
+        return (high - low) / float(np.median(reference / candidate)), shared
+
+    @property
+    def candidate_s(self) -> float:
+        """Time of the candidate (in seconds; median)."""
+        return float(np.median(self._net(self._candidate)))
 
     @property
     def _reference(self) -> list[float]:
@@ -108,11 +122,11 @@ class Findings:
         The exact interval of the median says how far the pairs scatter, and is widened by what they have in common:
         where a process lies in memory and how it was scheduled makes all of its times a little longer or shorter.
         """
-        ours, theirs = self._net(baseline), self._net(self._candidate)
-        low, high = median_interval(ours / theirs)
-        ours_off, theirs_off = self._common(ours), self._common(theirs)
-        low, high = low * (1 - ours_off) / (1 + theirs_off), high * (1 + ours_off) / (1 - theirs_off)
-        return Speedup(median=float(np.median(ours / theirs)), low=low, high=high, pairs=len(self.calls))
+        reference, candidate = self._net(baseline), self._net(self._candidate)
+        low, high = median_interval(reference / candidate)
+        reference_off, candidate_off = self._common(reference), self._common(candidate)
+        low, high = low * (1 - reference_off) / (1 + candidate_off), high * (1 + reference_off) / (1 - candidate_off)
+        return Speedup(median=float(np.median(reference / candidate)), low=low, high=high, pairs=len(self.calls))
 
     def _even(self) -> Findings:
         """These findings with the mean over all calls of a turn as its time, so that no call counts for nothing."""
@@ -181,7 +195,7 @@ class Findings:
             if compiled:
                 compiled_ms = float(np.median(self._net(compiled))) * 1e3
                 speedup_compiled = self._ratio(compiled)
-                feedback += f" Against torch.compile: {speedup_compiled.median:.2f}x."
+                feedback += f" Against torch.compile ({settings.compile_baseline}): {speedup_compiled.median:.2f}x."
         elif status == "correct":
             feedback = "Correct. Not timed."
         build = None
@@ -208,9 +222,11 @@ class Findings:
             reference_ms=reference_ms,
             candidate_ms=candidate_ms,
             speedup=speedup,
+            bound_ms=None if self.bound_s is None else self.bound_s * 1e3,
             uneven=uneven,
             draws=self.draws,
             compiled_ms=compiled_ms,
+            compile_mode=None if compiled_ms is None else settings.compile_baseline,
             speedup_compiled=speedup_compiled,
             baseline=shorten(self.baseline),
             conditions=conditions,
@@ -220,6 +236,7 @@ class Findings:
             parameters=self.parameters,
             operators=self.operators,
             layers=tuple(self.layers),
+            checks=tuple(self.checks),
             build=build,
             gpu_builds=tuple(self.gpu_builds),
             feedback=shorten(feedback.strip()),

@@ -110,16 +110,16 @@ def match_given(reference: dict[str, Any], given: dict[int, torch.Tensor], candi
         given: hidden values by number.
         candidate: what the candidate's constructor registered at first; not to be believed.
     """
-    theirs = dict(enumerate(_tensors(candidate)))
+    unmatched = dict(enumerate(_tensors(candidate)))
     matched: dict[int, torch.Tensor] = {}
     left = dict(given)
     for alike in (_same_name, _same_values, _both_constant):
         for number in list(left):
             tensor = reference["tensors"][number]
-            for other, found in theirs.items():
+            for other, found in unmatched.items():
                 if found.get("shape") == tensor["shape"] and alike(tensor, found):
                     matched[other] = left.pop(number)
-                    del theirs[other]
+                    del unmatched[other]
                     break
     return matched
 
@@ -136,7 +136,7 @@ def find_astray(reference: dict[str, Any], candidate: Any) -> tuple[dict[int, in
         a candidate that has drawn what the reference draws may hold it in a form of its own, packed or folded.
     """
     tensors = reference["tensors"]
-    theirs = dict(enumerate(_tensors(candidate)))
+    unmatched = dict(enumerate(_tensors(candidate)))
     same_draws = not Counter(reference["draws"]) - Counter(_draws(candidate))
     sums = {tensor["sum"] for tensor in tensors}
     astray: dict[int, int] = {}
@@ -145,19 +145,19 @@ def find_astray(reference: dict[str, Any], candidate: Any) -> tuple[dict[int, in
     for number, tensor in enumerate(tensors):
         if tensor["origin"] != "random":
             continue
-        others = [other for other, found in theirs.items() if _same_name(tensor, found)]
-        if others and theirs[others[0]].get("shape") == tensor["shape"]:
-            found = theirs.pop(others[0])
+        others = [other for other, found in unmatched.items() if _same_name(tensor, found)]
+        if others and unmatched[others[0]].get("shape") == tensor["shape"]:
+            found = unmatched.pop(others[0])
             if found.get("sum") != tensor["sum"]:
                 astray[others[0]] = number
                 swapped |= found.get("sum") in sums
         elif not same_draws:
             unnamed.append(number)
     for number in unnamed:
-        for other, found in theirs.items():
+        for other, found in unmatched.items():
             if found.get("shape") == tensors[number]["shape"] and found.get("origin") in ("random", "constant"):
                 astray[other] = number
-                del theirs[other]
+                del unmatched[other]
                 break
     return astray, swapped or not same_draws
 

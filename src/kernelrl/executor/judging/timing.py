@@ -11,7 +11,12 @@ from kernelrl.executor.processes.process import Process
 
 
 def time_call(
-    process: Process, arena: Arena, case: Case, settings: ExecutorSettings, recorded: bool = False
+    process: Process,
+    arena: Arena,
+    case: Case,
+    settings: ExecutorSettings,
+    recorded: bool = False,
+    limit_s: float | None = None,
 ) -> tuple[dict[str, Any], float]:
     """Answer to a call on fresh inputs, and its time (in seconds).
 
@@ -21,16 +26,19 @@ def time_call(
         case: the inputs.
         settings: limit of time, state of the processor's caches.
         recorded: with a record of operators, which makes the time useless.
+        limit_s: of each question (in seconds); None: that of the settings.
 
     Raises:
         ProcessFailure
         ValueError: the process has not said which memory the call may use.
     """
 
+    limit_s = limit_s or settings.run_timeout_s
+
     def ask(message: dict[str, Any]) -> dict[str, Any]:
-        return process.ask(message, settings.run_timeout_s)[0]
+        return process.ask(message, limit_s)[0]
 
     arena.arrange(case.shape.layout, ask)
     arena.put(case.image, ask)
     machine.settle_caches(settings.cpu_cache)
-    return process.ask({"do": "run", "recorded": recorded}, settings.run_timeout_s)
+    return process.ask({"do": "run", "recorded": recorded}, limit_s)

@@ -28,7 +28,9 @@ KNOWN_SYMBOLS = re2.compile(
     r"(non-virtual thunk to )?tvm::ffi::.*)(@.*)?"
 )
 """Undefined symbols that a genuine kernel's module may have: arithmetic, memory, OpenMP, runtime libraries."""
-_BUT_NOT = re2.compile(r"omp_fulfill.*|TVMFFI(FunctionCall|FunctionGetGlobal|FunctionSetGlobal|EnvRegister).*")
+_BUT_NOT = re2.compile(
+    r"omp_fulfill.*|omp_get_w(time|tick)_?|TVMFFI(FunctionCall|FunctionGetGlobal|FunctionSetGlobal|EnvRegister).*"
+)
 _STANDARD_LIBRARY = re2.compile(
     r"((unsigned |bool|void|char|int|long|const|double|float|size_t|[\w:]+<.*>|std::[\w:]+)[&* ]+)*std::.*"
 )
@@ -37,7 +39,8 @@ _NOT_OF_THE_STANDARD_LIBRARY = re2.compile(
 )
 """Threads, files, clocks."""
 _TORCH_NAMESPACE = re2.compile(
-    r"c10::|caffe2::|torch::([^j]|j[^i]|ji[^t])|pybind11::|at::(Tensor\b|TensorBase|OptionalTensorRef|impl|_ops::)"
+    r"c10::|caffe2::|torch::([^j]|j[^i]|ji[^t])|pybind11::|at::(Tensor\b|TensorBase|OptionalTensorRef|impl|_ops::)|"
+    r"at::((init|get)_num_threads|get_thread_num|in_parallel_region|internal::set_thread_num)\("
 )
 _KNOWN_OF_PYTHON = re2.compile(
     r"(_?Py\w+|pthread_(key|mutex|get|set)\w+|fflush|strdup|strtol|getenv|environ|dl_iterate_phdr|__errno_location)(@.*)?"

@@ -13,6 +13,8 @@ import errno
 import fcntl
 import mmap
 import os
+from collections import deque
+from itertools import chain
 from typing import Any
 
 import torch
@@ -20,8 +22,15 @@ import torch
 GARBAGE = 0x5A
 """What memory holds in which a call has not written yet: as a float 1.5e16."""
 OVERWRITTEN_BYTES = 256 << 20
-"""So much is filled before a call; what a process has touched beyond is cleared, and may cost page faults again."""
+"""So much is filled before a call, beside where outputs may lie; what a process has touched beyond is cleared, and may
+cost page faults again."""
+PIECE_BYTES = 64 << 10
+"""What the smallest piece counts for."""
+FIRST_BYTES = 4 << 20
+"""So much of what nobody has touched yet is filled before the first call."""
 MAX_SPANS = 64
+MAX_PLACES = 8
+"""Outputs whose places are remembered."""
 _HEAD_BYTES = 64
 """The allocator's note at the beginning of a span: it stays, and no output lies there."""
 _PUNCH_HOLE = 0x3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
@@ -47,12 +56,16 @@ class CallMemory:
         self._map = mmap.mmap(self.fd, num_bytes)
         self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
         self._spans: list[tuple[int, int]] = []
+        self._filled: list[tuple[int, int]] = []
+        self._places = deque[tuple[int, int]](maxlen=MAX_PLACES)
+        self._first, self._ahead = FIRST_BYTES, 0
+        self._lay_unfilled = False
 
     def overwrite(self, spans: Any) -> None:
-        """Fill what the next call may use with garbage.
+        """Fill what the next call may use with garbage, as far as it has been touched or an output may lie there.
 
         Args:
-            spans: which offsets that are, as the process has said after its last call.
+            spans: which offsets that are, in ascending order, as the process has said after its last call.
 
         Raises:
             ValueError: it has said something else.
@@ -61,19 +74,62 @@ class CallMemory:
             isinstance(spans, list)
             and len(spans) <= MAX_SPANS
             and all(isinstance(span, list) and len(span) == 2 for span in spans)
-            and all(type(low) is type(high) is int and 0 <= low <= high <= self.num_bytes for low, high in spans)
+            and all(type(end) is int and 0 <= end <= self.num_bytes for span in spans for end in span)
+            and list(chain.from_iterable(spans)) == sorted(chain.from_iterable(spans))
         ):
             raise ValueError(f"no spans of {self.num_bytes} bytes: {spans!s:.100}")
         self._spans = [(low, high) for low, high in spans]
+        tail = self._spans[-1][0] if self._spans else 0
+        places = sorted([*self._places, (tail, tail + max(self._first, self._ahead))])
+        self._first = 0
+        self._filled = []
         left = OVERWRITTEN_BYTES
         for low, high in self._spans:
             position = low + _HEAD_BYTES
-            while left > 0 and (data := self._next_data(position, high)) is not None:
-                position = min(os.lseek(self.fd, data, os.SEEK_HOLE), high, data + left)
-                ctypes.memset(self._bytes.data_ptr() + data, GARBAGE, position - data)
-                left -= position - data
-            if self._next_data(position, high) is not None:
-                _LIBC.fallocate(self.fd, _PUNCH_HOLE, position, high - position)
+            for start, end in [*places, (high, high)]:
+                start, end = max(start, position), min(end, high)
+                if start <= end:
+                    left = self._fill_touched(position, start, left)
+                    self._fill(start, end)
+                    position = end
+        self._filled.sort()
+
+    def _fill_touched(self, position: int, end: int, left: int) -> int:
+        """Fill what has been touched, as far as the budget `left` reaches, and clear the rest; returns what is left."""
+        while left > 0 and (data := self._next_data(position, end)) is not None:
+            position = min(os.lseek(self.fd, data, os.SEEK_HOLE), end, data + left)
+            self._fill(data, position)
+            left -= max(position - data, PIECE_BYTES)
+        if self._next_data(position, end) is not None:
+            _LIBC.fallocate(self.fd, _PUNCH_HOLE, position, end - position)
+        return left
+
+    def _fill(self, start: int, end: int) -> None:
+        if start < end:
+            ctypes.memset(self._bytes.data_ptr() + start, GARBAGE, end - start)
+            self._filled.append((start, end))
+
+    def lay_unfilled(self, outputs: list[tuple[int, int]]) -> bool:
+        """Whether an output of the last call lies where the call found zeros of the kernel's instead of garbage.
+
+        Where it lies is filled before the next calls; where each call takes further memory, so is some of that.
+
+        Args:
+            outputs: address and number of bytes of each.
+        """
+        places = [(pointer - self.address, pointer - self.address + num_bytes) for pointer, num_bytes in outputs]
+        self._places.extend(place for place in places if place not in self._places)
+        before, self._lay_unfilled = self._lay_unfilled, not all(self._was_filled(*place) for place in places)
+        if before and self._lay_unfilled:
+            growth = max(end for _, end in places) - self._spans[-1][0]
+            self._ahead = max(self._ahead, min(2 * growth, OVERWRITTEN_BYTES))
+        return self._lay_unfilled
+
+    def _was_filled(self, low: int, high: int) -> bool:
+        for start, end in self._filled:
+            if start <= low:
+                low = max(low, end)
+        return low >= high
 
     def holds(self, pointer: int, num_bytes: int) -> bool:
         """Whether these bytes of the process were all overwritten before its last call."""

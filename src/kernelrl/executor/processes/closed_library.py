@@ -1,9 +1,9 @@
-"""Which code of the loaded libraries may run in a candidate's process, to the page.
+"""Which code of the loaded libraries may run in a candidate's process, to the function.
 
-The code that computes is made non-executable there, from outside verified, and nothing in that process can make memory
-executable again (`sandbox.confine`). What a candidate may do needs a few hundred of the libraries' hundred thousand
-pages: a process of the executor's own finds them when the executor first meets these libraries. An allowed operation
-that turns out to need another page teaches it.
+There the libraries' code is made non-executable, which the service reads from the kernel and nothing in that process
+can undo (`sandbox.confine`). Over some of it, the process maps a file of the service's with the functions that are
+needed for what a candidate may do: two thousand of three hundred thousand. A process of the executor's own finds them
+when the executor first meets these libraries. An allowed operation that turns out to need another function teaches it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import mmap
 import os
 import platform
 import re
+import sys
 import sysconfig
 import tempfile
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -35,7 +36,9 @@ from kernelrl.executor.api import Layer
 from kernelrl.executor.confinement import sandbox
 from kernelrl.executor.legality.operators import ALLOCATION_AND_VIEWS, PLUMBING
 from kernelrl.executor.processes import elf
-from kernelrl.executor.processes.process import Process, ProcessFailure
+from kernelrl.executor.processes.failures import ProcessFailure
+from kernelrl.executor.processes.process import Process
+from kernelrl.records import write_atomically
 
 Allowed = Literal["copies", "views"]
 """What candidates may have the library do: allocation, views, copies and conversions; or allocation and views alone."""
@@ -46,16 +49,25 @@ RUNTIME = re.compile(
     r"libatomic|libgomp|libiomp5|libomp|libffi|libz|libc10|libtorch_python|_C)(-[0-9a-f]+)?(\.so|\.cpython|$).*"
 )
 """Files whose code stays open: the interpreter, the runtime of C, C++ and OpenMP, and torch's bindings, which compute
-nothing by themselves. Code of every other file is closed but for the pages that are found to be needed."""
+nothing by themselves. Code of every other file is closed but for the functions that are found to be needed."""
 GPU_LIBRARIES = re.compile(r"lib(cublas|cublasLt|cudnn\w*|cufft|cusparse\w*|cusolver\w*|nvrtc[\w-]*)\.so.*")
 """On a GPU: files whose code is closed. It has not been tried on a GPU which pages of the others could be."""
 CONTEST = Path(__file__).parents[1] / "contest"
-TIMEOUT_S = 120.0
+TRIED = ("closed_pages.c", "closed_pages.py", "contestant.py", "operator_record.py", "starting.py", "state.py")
+"""Files there that say what a process is prepared by and may do, for which functions stay open."""
+TIMEOUT_S, LEARNING_S = 120.0, 10.0
+"""Time to find the pages of all that is allowed, and those of what one candidate has called (in seconds)."""
 _ENTRY = re.compile(r"at::_ops::(\w+)::")
-_LINE = re.compile(r'File "[^"\n]*/kernel_module\.py", line (\d+) in')
-"""Where a process dies, as Python's `faulthandler` says it."""
-MAX_OPERATORS = 10_000
-_FORMAT = 1
+_ACCESS = (
+    r"at::TensorBase::(const_|mutable_)?data_ptr|at::Tensor::item|"
+    r"at::((init|get)_num_threads|get_thread_num|in_parallel_region|internal::set_thread_num)\("
+)
+"""Functions through which native code reads a tensor's memory, and shares its loops out among threads."""
+NEAR_BYTES = 1 << 15
+"""Open functions as near as this lie on one part, with what is between them, which traps: fewer parts cost less."""
+_INT3 = b"\xcc"
+MAX_OPERATORS = 300
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -69,19 +81,19 @@ class Mapping:
     path: str
 
 
+_EXECUTABLE = re.compile(rb"^(\w+)-(\w+) ..x. (\w+) \S+ \d+ *(.*)$", re.MULTILINE)
+
+
 def executable_mappings(pid: int) -> list[Mapping]:
     """All memory that a process may execute, as the kernel says. It should be frozen."""
-    found = []
-    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-        fields = line.split(None, 5)
-        if "x" in fields[1]:
-            start, end = (int(number, 16) for number in fields[0].split("-"))
-            found.append(Mapping(start, end, int(fields[2], 16), fields[5] if len(fields) > 5 else ""))
-    return found
+    lines = _EXECUTABLE.findall(Path(f"/proc/{pid}/maps").read_bytes())
+    return [
+        Mapping(int(start, 16), int(end, 16), int(offset, 16), os.fsdecode(path)) for start, end, offset, path in lines
+    ]
 
 
 def closable(mapping: Mapping, open_folders: tuple[str, ...], on_gpu: bool) -> bool:
-    """Whether a mapping's code is closed but for the pages that are needed.
+    """Whether a mapping's code is closed but for the functions that are needed.
 
     Args:
         open_folders: files below them stay open.
@@ -94,23 +106,73 @@ def closable(mapping: Mapping, open_folders: tuple[str, ...], on_gpu: bool) -> b
     return RUNTIME.fullmatch(name) is None
 
 
-def ranges_to_close(mappings: Iterable[Mapping], needed: dict[str, list[int]]) -> list[list[int]]:
-    """Ranges of addresses, each a start and a length, of all that these mappings show but the needed pages.
+Functions = dict[str, list[list[int]]]
+"""By file, where functions start and end in it, sorted."""
 
-    Args:
-        mappings: of closable files.
-        needed: by file, the sorted numbers of its pages that stay open.
+
+@dataclass(frozen=True)
+class OpenCode:
+    """A file that holds the functions that stay open, and in the place of all other code near them what traps.
+
+    Contestants map parts of it over the libraries' own code.
     """
-    ranges = []
-    for each in mappings:
-        pages = needed.get(each.path, [])
-        first, last = each.offset // mmap.PAGESIZE, (each.offset + each.end - each.start) // mmap.PAGESIZE
-        start = first
-        for page in [*pages[bisect_left(pages, first) : bisect_left(pages, last)], last]:
-            if page > start:
-                ranges.append([each.start + (start - first) * mmap.PAGESIZE, (page - start) * mmap.PAGESIZE])
-            start = page + 1
-    return ranges
+
+    path: Path
+    needed: Functions
+    parts: dict[str, list[list[int]]]
+    """By library, the parts: where each starts and ends in the library, and where it starts in this file."""
+
+    @classmethod
+    def write(cls, folder: Path, needed: Functions) -> OpenCode:
+        """Make the file of these functions, with a name of its own."""
+        handle, name = tempfile.mkstemp(dir=folder, prefix="open-code-")
+        parts: dict[str, list[list[int]]] = {}
+        with open(handle, "wb") as file:
+            for library, functions in needed.items():
+                code = elf.code(library)
+                assert code is not None, library
+                parts[library] = []
+                for start, end in _parts(functions):
+                    parts[library].append([start, end, file.tell()])
+                    file.write(_closed_but_for(library, start, end, code.sections, functions))
+        return cls(Path(name), needed, parts)
+
+    def placed(self, mappings: Iterable[Mapping]) -> list[list[int]]:
+        """Which parts belong where: addresses, lengths, and places in this file."""
+        found = []
+        for each in mappings:
+            for start, end, at in self.parts.get(each.path, []):
+                first, last = max(start, each.offset), min(end, each.offset + each.end - each.start)
+                if first < last:
+                    found.append([each.start + first - each.offset, last - first, at + first - start])
+        return found
+
+
+def _parts(functions: list[list[int]]) -> list[list[int]]:
+    """Whole pages from which sorted functions are within reach: starts and ends. What is near lies on one part."""
+    parts: list[list[int]] = []
+    for start, end in functions:
+        first, last = start // mmap.PAGESIZE * mmap.PAGESIZE, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
+        if parts and first - parts[-1][1] <= NEAR_BYTES:
+            parts[-1][1] = max(parts[-1][1], last)
+        else:
+            parts.append([first, last])
+    return parts
+
+
+def _closed_but_for(
+    library: str, start: int, end: int, sections: list[tuple[int, int]], functions: list[list[int]]
+) -> bytes:
+    """A part of a library with instructions that trap in the place of all code but some functions."""
+    with open(library, "rb") as file:
+        held = os.pread(file.fileno(), end - start, start)
+    content = bytearray(held.ljust(end - start, b"\0"))
+    for low, high in sections:
+        if (low := max(low, start)) < (high := min(high, end)):
+            content[low - start : high - start] = _INT3 * (high - low)
+    for low, high in functions[bisect_left(functions, [start]) : bisect_left(functions, [end])]:
+        content[low - start : high - start] = held[low - start : high - start]
+    return bytes(content)
 
 
 class LibraryStaysOpen(Exception):
@@ -122,32 +184,42 @@ class Closed:
     """How the libraries of one process are closed."""
 
     allowed: Allowed
-    mappings: tuple[Mapping, ...]
+    mappings: list[Mapping]
     """Of the closable files, before they were closed."""
-    needed: dict[str, list[int]]
-    """By file, the pages that stayed open."""
+    needed: Functions
+    """The functions that stayed open."""
 
 
 class ClosedLibrary:
-    """Closes the libraries of contestants, and knows and learns which pages stay open. Thread-safe.
+    """Closes the libraries of contestants, and knows and learns which functions stay open. Thread-safe.
 
     Args:
-        cache: folder in which the pages are kept.
+        cache: folder in which the places of the functions are kept.
+        scratch: folder of the service's own, on the file system of the contestants' folders.
         start: starts a process of the executor's own, in which libraries may compute.
         on_gpu: candidates run on a GPU.
         allow_missing: layers of confinement that may be missing; this one is `pages`.
 
     Raises:
-        InfrastructureError: the processor is one for which this is not made, or the pages cannot be found.
+        InfrastructureError: the processor is one for which this is not made, or the functions cannot be found.
     """
 
-    def __init__(self, cache: Path, start: Callable[[], Process], on_gpu: bool, allow_missing: tuple[Layer, ...] = ()):
+    def __init__(
+        self,
+        cache: Path,
+        scratch: Path,
+        start: Callable[[], Process],
+        on_gpu: bool,
+        allow_missing: tuple[Layer, ...] = (),
+    ):
         if "pages" not in allow_missing and platform.machine() != "x86_64":
             raise InfrastructureError(sandbox.explain_missing(["pages"]))
+        self._scratch = scratch
         self._start = start
         self._on_gpu = on_gpu
         self._lock = threading.Lock()
-        self._needed: dict[Allowed, dict[str, list[int]]] = {"copies": {}, "views": {}}
+        self._needed: dict[Allowed, Functions] = {"copies": {}, "views": {}}
+        self._open: dict[Allowed, OpenCode] = {}
         if on_gpu or "pages" in allow_missing:
             return
         with start() as process:
@@ -175,15 +247,21 @@ class ClosedLibrary:
             ProcessFailure: the process did not answer.
         """
         mappings = self._closable(process, interpreted)
-        with self._lock:
-            needed = self._needed[allowed]
-        ask({"do": "close", "ranges": ranges_to_close(mappings, needed)})
-        left = self._closable(process, interpreted)
-        if still_open := ranges_to_close(left, needed):
-            names = {os.path.basename(each.path) or "memory" for each in left for start, _ in still_open
-                     if each.start <= start < each.end}  # fmt: skip
+        open_code = self._open_code(allowed)
+        path = process.offer_module(open_code.path, "open_code")
+        ranges = [[each.start, each.end - each.start] for each in mappings]
+        ask({"do": "close", "ranges": ranges, "path": str(path), "parts": open_code.placed(mappings)})
+        if left := self._closable(process, interpreted):
+            names = {os.path.basename(each.path) or "memory" for each in left}
             raise LibraryStaysOpen(f"code of {', '.join(sorted(names))} could not be closed")
-        return Closed(allowed, tuple(mappings), needed)
+        return Closed(allowed, mappings, open_code.needed)
+
+    def _open_code(self, allowed: Allowed) -> OpenCode:
+        with self._lock:
+            known, needed = self._open.get(allowed), self._needed[allowed]
+            if known is None or known.needed is not needed:
+                known = self._open[allowed] = OpenCode.write(self._scratch, needed)
+            return known
 
     def _closable(self, process: Process, interpreted: bool) -> list[Mapping]:
         own = f"{process.modules.resolve()}/", f"{os.path.dirname(process.helper)}/"
@@ -191,79 +269,86 @@ class ClosedLibrary:
         return [each for each in executable_mappings(process.pid) if closable(each, folders, self._on_gpu)]
 
     def learn(self, process: Process, closed: Closed) -> bool:
-        """After a process has died on a closed page: learn what the operators need that it is known to have called.
+        """After a process has died in a closed function: learn what the operators need that it is known to have called.
 
         They are called again in a process of the executor's own, with other values; only those that are allowed.
 
         Returns:
-            Whether the page that it died on is open from now on.
+            Whether the function that it died in is open from now on.
         """
-        file, page = _locate(closed.mappings, process.note.fault())
-        operators = [each for each in process.note.operators() if each["name"] in OPERATORS[closed.allowed]]
-        if file is None or not operators or page in closed.needed.get(file, []):
+        file, offset = _locate(closed.mappings, process.note.fault())
+        noted = {json.dumps(each): each for each in process.note.operators()}
+        operators = [each for each in noted.values() if each["name"] in OPERATORS[closed.allowed]]
+        if file is None or not operators or _is_open(closed.needed, file, offset):
             return False
         try:
-            self._add(closed.allowed, self._find(closed.allowed, operators[:MAX_OPERATORS]))
+            self._add(closed.allowed, self._find(closed.allowed, operators[-MAX_OPERATORS:]))
         except ProcessFailure:
             return False
         with self._lock:
-            return page in self._needed[closed.allowed].get(file, [])
+            return _is_open(self._needed[closed.allowed], file, offset)
 
     def explain(self, process: Process, closed: Closed) -> tuple[str, int | None] | None:
-        """What a process has died of, and the line of the candidate; None: not of a closed page, as far as is known."""
-        fault = process.note.fault()
-        file, page = _locate(closed.mappings, fault)
-        if file is None or fault is None:
+        """What a process has died of, and the line of the candidate; None: not of closed code, as far as is known."""
+        file, offset = _locate(closed.mappings, process.note.fault())
+        if file is None:
             return None
         names = elf.functions(file)
-        function = names and names.at(page * mmap.PAGESIZE + fault % mmap.PAGESIZE)
+        function = names and names.at(offset)
         operator = _ENTRY.match(function or "")
-        what = f"aten::{operator[1]}" if operator else function or f"page {page}"
-        line = _LINE.search(process.log_tail())
-        return f"{what} of {os.path.basename(file)}", int(line[1]) if line else None
+        what = f"aten::{operator[1]}" if operator else function or f"code at {offset:#x}"
+        return f"{what} of {os.path.basename(file)}", process.last_line()
 
-    def _find(self, allowed: Allowed, operators: list[dict[str, Any]]) -> dict[str, set[int]]:
-        """By file, numbers of the pages that some operators need; without any, all that is allowed."""
+    def _find(self, allowed: Allowed, operators: list[dict[str, Any]]) -> Functions:
+        """The functions that some operators need; without any, all that is allowed."""
         with self._start() as process:
             mappings = self._closable(process, interpreted=False)
-            with self._lock:
-                known = self._needed[allowed] if operators else {}
-            question = {"do": "find_pages", "operators": operators, "copies": allowed == "copies"}
-            reply, _ = process.ask(question | {"ranges": ranges_to_close(mappings, known)}, TIMEOUT_S)
+            question = {"do": "find_functions", "operators": operators, "copies": allowed == "copies"}
+            question |= {"mappings": [list(vars(each).values()) for each in mappings]}
+            reply, _ = process.ask(question, LEARNING_S if operators else TIMEOUT_S)
         if "failed" in reply:
-            raise InfrastructureError(f"the pages of the libraries were not found: {reply['message']}")
-        found: dict[str, set[int]] = {} if operators else _entries(mappings, allowed)
-        for address in reply["pages"]:
-            file, page = _locate(mappings, address)
-            assert file is not None
-            found.setdefault(file, set()).add(page)
-        return found
+            raise InfrastructureError(f"the needed functions of the libraries were not found: {reply['message']}")
+        found: Functions = reply["functions"]
+        return found if operators else _union(found, _entries(mappings, allowed))
 
-    def _add(self, allowed: Allowed, pages: dict[str, set[int]]) -> None:
+    def _add(self, allowed: Allowed, found: Functions) -> None:
         with self._lock:
-            known = self._needed[allowed]
-            added = {file: sorted(new | set(known.get(file, []))) for file, new in pages.items()}
-            self._needed = {**self._needed, allowed: known | added}
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._path.parent)
-            with open(handle, "w") as file:
-                json.dump(self._needed, file)
-            os.replace(name, self._path)
+            self._needed = {**self._needed, allowed: _union(self._needed[allowed], found)}
+            write_atomically(self._path, json.dumps(self._needed))
 
 
-def _entries(mappings: Iterable[Mapping], allowed: Allowed) -> dict[str, set[int]]:
-    """By file, numbers of the pages with the functions through which native code calls allowed operators."""
+def _union(some: Functions, others: Functions) -> Functions:
+    return {
+        file: [list(span) for span in sorted({tuple(span) for each in (some, others) for span in each.get(file, [])})]
+        for file in {**some, **others}
+    }
+
+
+def _is_open(needed: Functions, file: str, offset: int) -> bool:
+    """Whether an offset of a file lies in a needed function."""
+    spans = needed.get(file, [])
+    index = bisect_right(spans, [offset, sys.maxsize]) - 1
+    return index >= 0 and offset < spans[index][1]
+
+
+def _entries(mappings: Iterable[Mapping], allowed: Allowed) -> Functions:
+    """The functions through which native code calls allowed operators, and reads a tensor's memory."""
     names = "|".join(name.removeprefix("aten::") for name in OPERATORS[allowed])
-    pattern = re.compile(rf"at::_ops::({names})(_\w+)?::(call|redispatch)")
-    files = {each.path for each in mappings if os.path.basename(each.path) == "libtorch_cpu.so"}
-    return {file: found.pages_of(pattern) for file in files if (found := elf.functions(file))}
+    pattern = re.compile(rf"at::_ops::({names})(_\w+)?::(call|redispatch)|{_ACCESS}")
+    found: Functions = {}
+    for file in {each.path for each in mappings if os.path.basename(each.path) == "libtorch_cpu.so"}:
+        functions, code = elf.functions(file), elf.code(file)
+        if functions and code:
+            spans = {span for place in functions.places_of(pattern) if (span := code.at(place))}
+            found[file] = [list(span) for span in sorted(spans)]
+    return found
 
 
 def _locate(mappings: Iterable[Mapping], address: int | None) -> tuple[str | None, int]:
-    """File and number of the page at an address; no file: it is in none of these mappings."""
+    """File, and place in it, of what lies at an address; no file: it is in none of these mappings."""
     for each in mappings:
         if address is not None and each.start <= address < each.end:
-            return each.path, (each.offset + address - each.start) // mmap.PAGESIZE
+            return each.path, each.offset + address - each.start
     return None, 0
 
 
@@ -276,14 +361,14 @@ def open_folders() -> tuple[str, ...]:
 
 @cache
 def numpy_folders() -> tuple[str, ...]:
-    """Folders of what Triton's interpreter computes with."""
+    """Folders of what Triton's interpreter computes with: NumPy's arrays, BLAS for `tl.dot`, and Triton's own."""
     folder = Path(numpy.__file__).resolve().parent
-    return f"{folder}/", f"{folder}.libs/", f"{Path(triton.__file__).resolve().parent}/"
+    return f"{folder}/_core/", f"{folder}.libs/", f"{Path(triton.__file__).resolve().parent}/"
 
 
 def _digest(files: Iterable[str]) -> str:
-    """Of what the needed pages depend on: the files, the processor for which torch chooses code, and what is tried."""
-    tried = [(CONTEST / name).read_text() for name in ("closed_pages.py", "contestant.py")]
+    """Of what the needed functions depend on: the files, the processor for which torch chooses code, what is tried."""
+    tried = [(CONTEST / name).read_text() for name in TRIED]
     parts = (
         sorted((file, elf.build_id(file)) for file in files),
         torch.backends.cpu.get_cpu_capability(),

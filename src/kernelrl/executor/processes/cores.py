@@ -13,11 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from kernelrl.executor.api import DEFAULT_LOCK_FILE
 from kernelrl.executor.processes.hostlock import HostLock
 from kernelrl.executor.processes.process import Process, nothing
+from kernelrl.executor.processes.standing import StillRuns, stands, wait_until_it_stands
 from kernelrl.verdict import Spent
 
 
@@ -138,24 +140,40 @@ class Cores:
         try:
             yield
         finally:
-            with self._condition:
-                self._working -= 1
-                self._condition.notify_all()
+            self._done()
+
+    def _done(self) -> None:
+        """A piece of the service's own work is."""
+        with self._condition:
+            self._working -= 1
+            self._condition.notify_all()
 
     @contextmanager
-    def stoppable(self, group: int, go: Callable[[], None] = nothing) -> Iterator[None]:
-        """Run this process group only while nothing is measured; `go` lets it run, before anything can be."""
-        with self._condition:
-            self._wait_for(self._is_free)
-            self._groups.add(group)
-            go()
-            paused = self._paused_s
+    def stoppable(self, start: Callable[[], int], stop: Callable[[], object] = nothing) -> Iterator[int]:
+        """Run a process group only while nothing is measured.
+
+        Args:
+            start: lets it run, and returns its number.
+            stop: makes it stand when it has done its work.
+        """
+        with self.working():
+            group = start()
+            with self._condition:
+                self._groups.add(group)
+                paused = self._paused_s
+        ending: Callable[[], object] = nothing
         try:
-            yield
+            yield group
+            ending = stop
         finally:
             with self._condition:
                 self._groups.discard(group)
+                self._working += 1  # nothing is measured before it stands
                 self.clock.waiting += self._paused_s - paused
+            try:
+                ending()
+            finally:
+                self._done()
 
     def ask(
         self,
@@ -188,12 +206,15 @@ class Cores:
         Raises:
             ProcessFailure
         """
-        with self.stoppable(process.pid, process.thaw):
+
+        def start() -> int:
+            process.thaw()
+            return process.pid
+
+        with self.stoppable(start, process.freeze):
             with self.working(counted=False) if meanwhile is not nothing else contextlib.nullcontext():
                 meanwhile()
-            message = process.next_message(nonce, timeout, self._pauses)
-        process.freeze()
-        return message
+            return process.next_message(nonce, timeout, self._pauses)
 
     def _pauses(self) -> tuple[bool, float]:
         return self._measuring, self._paused_s
@@ -212,10 +233,10 @@ class Cores:
             self._waiting -= 1
             self._measuring = True
             stopped = set(self._groups)
-            _signal(stopped, signal.SIGSTOP)
         started, reference = time.monotonic(), self.clock.reference
         self._measured = {process.pid for process in processes}
         try:
+            _stop(stopped)
             with contextlib.ExitStack() as stack:
                 for process in processes:
                     stack.enter_context(process.pinned())
@@ -237,6 +258,21 @@ class Cores:
     def _wait_for(self, condition: Callable[[], bool]) -> None:
         with self._waits():
             self._condition.wait_for(condition)
+
+
+def _stop(groups: set[int]) -> None:
+    """Stop process groups and wait until they stand. One that does not is ended: nobody could be measured."""
+    _signal(groups, signal.SIGSTOP)
+    for group in groups:
+        try:
+            wait_until_it_stands(group, partial(_stands, group))
+        except StillRuns:
+            _signal({group}, signal.SIGKILL)
+
+
+def _stands(group: int) -> bool:
+    _signal({group}, signal.SIGSTOP)  # again: a process that has just been forked had no group of its own yet
+    return stands(group)
 
 
 def _signal(groups: set[int], number: int) -> None:

@@ -14,9 +14,14 @@ from typing import Any
 
 import torch
 
+from kernelrl.executor.confinement.sandbox import name_of_call
+
 NUM_BYTES = 1 << 16
-_HEAD = struct.Struct("<QI")
-"""Address of the instruction that could not be fetched, and the number of bytes of text that follow."""
+_HEAD = struct.Struct("<QQI")
+"""Address of the instruction that could not be fetched, the clock that was read, and the number of bytes of text that
+follow. A clock is one of `_CLOCKS`, or `_SYSTEM_CALL` and the number of the call."""
+_CLOCKS = {1: "the processor's time-stamp counter", 2: "the kernel's clocks through the vDSO"}
+_SYSTEM_CALL = 1 << 32
 _TEXT_AT = _HEAD.size
 NAMED: dict[str, Any] = {
     str(value): value
@@ -41,7 +46,7 @@ class Note:
 
     @property
     def address(self) -> int:
-        """Where it lies in this process; its first eight bytes take the address of a fault."""
+        """Where it lies in this process; its first eight bytes take the address of a fault, the next a clock."""
         return ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
 
     def close(self) -> None:
@@ -54,21 +59,28 @@ class Note:
 
     def begin(self, operator: dict[str, Any]) -> None:
         """Write down an operator that is about to run. What does not fit is left out."""
-        fault, length = _HEAD.unpack_from(self._memory)
+        fault, clock, length = _HEAD.unpack_from(self._memory)
         line = json.dumps(operator).encode() + b"\n"
         end = _TEXT_AT + length + len(line)
         if end <= NUM_BYTES:
             self._memory[_TEXT_AT + length : end] = line
-            _HEAD.pack_into(self._memory, 0, fault, length + len(line))
+            _HEAD.pack_into(self._memory, 0, fault, clock, length + len(line))
 
     def fault(self) -> int | None:
         """Address of the closed code that the process has died of; None: it has named none."""
         address: int = _HEAD.unpack_from(self._memory)[0]
         return address or None
 
+    def clock(self) -> str | None:
+        """The clock that the process has died of, in words; None: it has named none."""
+        clock: int = _HEAD.unpack_from(self._memory)[1]
+        if clock & _SYSTEM_CALL:
+            return f"system call {name_of_call(clock & (_SYSTEM_CALL - 1))}"
+        return _CLOCKS.get(clock)
+
     def operators(self) -> list[dict[str, Any]]:
         """The operators of the last recorded call, as `describe_operator` makes them where nobody forged them."""
-        _, length = _HEAD.unpack_from(self._memory)
+        _, _, length = _HEAD.unpack_from(self._memory)
         found = []
         for line in self._memory[_TEXT_AT : _TEXT_AT + length].splitlines():
             try:

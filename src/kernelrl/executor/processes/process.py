@@ -8,9 +8,9 @@ from its memory as they were at that moment. A background thread, a lazy output 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import os
+import re
 import secrets
 import select
 import signal
@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -27,136 +28,26 @@ import torch
 
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import wire
+from kernelrl.executor.processes.failures import ForgedMessage, ProcessDied, ProcessFailure, ProcessTimeout
+from kernelrl.executor.processes.foreign_memory import read_memory
+from kernelrl.executor.processes.forking import ForkServer, explain_status
 from kernelrl.executor.processes.note import Note
 from kernelrl.executor.processes.patience import OutOfPatience, Patience, never_paused
-from kernelrl.executor.processes.warming import Warming
+from kernelrl.executor.processes.standing import ENDED, STOPPED, StillRuns, cpu_s, stands, wait_until_it_stands
+from kernelrl.executor.quota import num_cores
 
-Needs = Literal["nothing", "library", "jit", "compiler"]
-"""What a contestant may use: nothing but its own code; the libraries, which references compute with; Triton's assembler
-and C compiler, under the filter of system calls; or whatever `torch.compile` starts for a trusted text."""
+Needs = Literal["nothing", "operators", "library", "sanitizer", "jit", "compiler"]
+"""What a contestant may use: nothing but its own code; PyTorch's operators, as a candidate in Python; all of the
+libraries, which references compute with; these under AddressSanitizer, for a second look at a candidate; Triton's
+assembler and C compiler, under the filter of system calls; or whatever `torch.compile` starts for a trusted text."""
 
-STARTING_S = 600.0
-"""Time for the forkserver to start, and for it to fork (in seconds)."""
 CANDIDATE_MESSAGE_BYTES = 2 << 20
 """Length of the longest message of a candidate's: its largest are the texts that it wants built."""
-STOPPING_S = 60.0
-"""Time for the threads of a stopped process to stand (in seconds): much on a loaded machine, moments on another."""
+STOPPING_A_THREAD_S = 1e-5
+"""Time that it takes to stop one thread (in seconds): who computes for longer after the first one stands, works on."""
 SENDING_S = 60.0
 """Time for a process to take a message (in seconds)."""
-MAX_NEW_FILE_BYTES = 64 << 20
-"""Further pages of files are a process's own memory: it may map scratch files to compute in."""
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-class _Iovec(ctypes.Structure):
-    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
-
-
-class ProcessFailure(Exception):
-    """A process did not answer as it should. The text says what it did."""
-
-    final = True
-    """False: the load on the machine, or somebody else's signal, may have been the cause."""
-
-
-class ProcessDied(ProcessFailure):
-    """It ended, or hung up, before it answered."""
-
-    def __init__(self, reason: str, final: bool = True):
-        super().__init__(reason)
-        self.final = final
-
-
-class ProcessTimeout(ProcessFailure):
-    """It did not answer in time."""
-
-    def __init__(self, final: bool = True) -> None:
-        super().__init__("took too long")
-        self.final = final
-
-
-class ForgedMessage(ProcessFailure):
-    """It answered something that it was not asked."""
-
-    def __init__(self) -> None:
-        super().__init__("answered what it was not asked")
-
-
-class ForkServer:
-    """The service's end of the forkserver. Thread-safe.
-
-    Args:
-        warming: the forkserver's process, started.
-        on_death: called when the forkserver is gone.
-
-    Raises:
-        InfrastructureError: it does not start.
-    """
-
-    def __init__(self, warming: Warming, on_death: Callable[[], None]):
-        self._control = warming.control
-        self._on_death = on_death
-        self._lock = threading.Lock()
-        self._spawned: dict[int, int] = {}
-        self._status: dict[int, int] = {}
-        self._news = threading.Condition()
-        self._alive = True
-        self._token = 0
-        try:
-            self._control.settimeout(STARTING_S)
-            wire.receive(self._control)
-        except (wire.WireError, TimeoutError):
-            warming.process.kill()
-            reason = f"exit status {warming.process.wait()}"  # -9: it took too long, or somebody killed it
-            raise InfrastructureError(f"the executor's forkserver did not start ({reason})") from None
-        self._control.settimeout(None)
-        threading.Thread(target=self._listen, daemon=True, name="forkserver-news").start()
-
-    def spawn(self, request: dict[str, Any], fds: tuple[int, ...]) -> int:
-        """Fork a child and return its pid."""
-        with self._lock:
-            self._token += 1
-            token = self._token
-            wire.send(self._control, request | {"spawn": token}, fds)
-        with self._news:
-            if (
-                not self._news.wait_for(lambda: token in self._spawned or not self._alive, timeout=STARTING_S)
-                or not self._alive
-            ):
-                raise InfrastructureError("the executor's forkserver died")
-            return self._spawned.pop(token)
-
-    def wait(self, pid: int, timeout: float) -> int | None:
-        """The wait status of a child that has exited, or None when it has not within `timeout` (in seconds)."""
-        with self._news:
-            self._news.wait_for(lambda: pid in self._status or not self._alive, timeout=timeout)
-            return self._status.pop(pid, None)
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                message, _ = wire.receive(self._control)
-            except wire.WireError:
-                break
-            with self._news:
-                if "spawned" in message:
-                    self._spawned[message["spawned"]] = message["pid"]
-                else:
-                    self._status[message["exited"]] = message["status"]
-                self._news.notify_all()
-        with self._news:
-            self._alive = False
-            self._news.notify_all()
-        self._on_death()
-
-
-def explain_status(status: int) -> str:
-    """A wait status in words."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        names = {known.value: known.name for known in signal.Signals}
-        return f"was killed by {names.get(number, f'signal {number}')}"
-    return f"exited with status {os.WEXITSTATUS(status)}"
+_LINE = re.compile(r'File "[^"\n]*/kernel_module\.py", line (\d+) in')
 
 
 def nothing() -> None:
@@ -170,7 +61,7 @@ class Process:
 
     Args:
         forkserver: forks it.
-        spec: its limits, see `contestant.main`.
+        spec: its limits, see `starting.become_contestant`.
         scratch: folder in which its own scratch folder is made.
 
     Raises:
@@ -189,13 +80,13 @@ class Process:
         folders = {"scratch": f"{self._scratch.name}/scratch", "modules": str(self.modules)}
         for folder in folders.values():
             os.mkdir(folder)
-        self.sock, theirs = socket.socketpair()
+        self.sock, other_end = socket.socketpair()
         # a candidate that could read its log could execute what it has written there
         log = os.open(f"/proc/self/fd/{self._log.fileno()}", os.O_WRONLY | os.O_APPEND)
         try:
-            with theirs:
+            with other_end:
                 request = spec | {"kind": "contestant"} | folders
-                self.pid = forkserver.spawn(request, (theirs.fileno(), log, self.note.fd))
+                self.pid = forkserver.spawn(request, (other_end.fileno(), log, self.note.fd))
         finally:
             os.close(log)
         self._pidfd = os.pidfd_open(self.pid)
@@ -240,6 +131,10 @@ class Process:
         self.note.close()
         self._scratch.cleanup()
 
+    def close_later(self) -> None:
+        """Close it in a thread of its own, and go on."""
+        threading.Thread(target=self.close, daemon=True, name="closing").start()
+
     def offer_module(self, built: Path, name: str) -> Path:
         """Let the process load a native module, which lies where it cannot write. Returns the path."""
         self._num_modules += 1
@@ -247,6 +142,11 @@ class Process:
         path.parent.mkdir()
         os.link(built, path)
         return path
+
+    def last_line(self) -> int | None:
+        """Line of the candidate's text in which it died, as Python's `faulthandler` says it; None: not known."""
+        line = _LINE.search(self.log_tail())
+        return int(line[1]) if line else None
 
     def log_tail(self, num_bytes: int = 2000) -> str:
         """The end of what it printed."""
@@ -278,8 +178,8 @@ class Process:
             meanwhile()
         finally:
             reply = self.next_message(nonce, timeout)
-            self.freeze()
-        return reply, time.perf_counter() - started  # work after the answer is paid for until it stands
+            stood = self.freeze()
+        return reply, stood - started  # work after the answer is paid for until it stands
 
     def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> str:
         """Send a question and return the nonce that its answer must carry."""
@@ -326,26 +226,39 @@ class Process:
             raise ForgedMessage
         return message
 
-    def freeze(self) -> None:
+    def freeze(self) -> float:
         """Stop every thread of the process and wait until it stands.
+
+        Returns:
+            When it had done all its work (as `time.perf_counter` counts). To look at its threads is no time of its own.
 
         Raises:
             ProcessDied: it has ended, or does something that cannot be stopped.
         """
         self._signal(signal.SIGSTOP)
         self._frozen = True
-        deadline = time.monotonic() + STOPPING_S
-        while time.monotonic() < deadline:
-            try:
-                state = os.pread(self._stat, 512, 0).rpartition(b") ")[2][:1]
-            except OSError:
-                state = b"X"
-            if state in (b"T", b"t"):
-                return
-            if state in (b"Z", b"X"):
-                raise self._death()
-            os.sched_yield()  # to a thread that has yet to stop on this core
-        raise ProcessDied("could not be stopped", final=False)
+        try:
+            wait_until_it_stands(self.pid, self._leader_stands)
+            stood = time.perf_counter()
+            if self._num_threads > 1:
+                computed = cpu_s(self.pid)
+                wait_until_it_stands(self.pid, partial(stands, self.pid))
+                if cpu_s(self.pid) - computed > STOPPING_A_THREAD_S * min(self._num_threads, num_cores()):
+                    stood = time.perf_counter()
+        except StillRuns as error:
+            raise ProcessDied(str(error), final=error.final) from None
+        return stood
+
+    def _leader_stands(self) -> bool:
+        """Whether its first thread does; it must be alive."""
+        try:
+            fields = os.pread(self._stat, 512, 0).rpartition(b") ")[2].split(None, 18)
+        except OSError:
+            raise self._death() from None
+        state, self._num_threads = fields[0], int(fields[17])
+        if state in ENDED:
+            raise self._death()
+        return state in STOPPED
 
     def thaw(self) -> None:
         """Let it run."""
@@ -361,28 +274,6 @@ class Process:
                 if children.read(1):
                     return True
         return False
-
-    def watch_memory(self) -> None:
-        """Begin to measure the peak of its memory anew."""
-        self._watched = self._memory()
-        Path(f"/proc/{self.pid}/clear_refs").write_text("5")  # sets VmHWM back to VmRSS
-
-    def peak_memory(self, arena_bytes: int) -> int:
-        """Memory that it has held at most since `watch_memory` beyond what it held then (in bytes).
-
-        Pages of files, such as the code of libraries, and those of the inputs are no memory of its own.
-
-        Args:
-            arena_bytes: memory through which its inputs arrive.
-        """
-        now = self._memory()
-        files = min(now["RssFile"], self._watched["RssFile"] + MAX_NEW_FILE_BYTES)
-        return max(now["VmHWM"] - files - min(now["RssShmem"], arena_bytes) - self._watched["RssAnon"], 0)
-
-    def _memory(self) -> dict[str, int]:
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        fields = (line.split() for line in lines if line.startswith(("VmHWM", "Rss")))
-        return {name.rstrip(":"): int(number) * 1024 for name, number, _ in fields}
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
@@ -411,17 +302,7 @@ class Process:
             ValueError: there is no such memory.
         """
         assert self._frozen, "what runs may change while it is read"
-        buffer = torch.empty(num_bytes, dtype=torch.uint8)
-        done = 0
-        while done < num_bytes:
-            local = _Iovec(buffer.data_ptr() + done, num_bytes - done)
-            remote = _Iovec(pointer + done, num_bytes - done)
-            count = _LIBC.process_vm_readv(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
-            if count <= 0:
-                reason = os.strerror(ctypes.get_errno())
-                raise ValueError(f"memory of process {self.pid} at {pointer:#x} cannot be read: {reason}")
-            done += count
-        return buffer
+        return read_memory(self.pid, pointer, num_bytes)
 
     def tensor(self, described: dict[str, Any]) -> torch.Tensor:
         """Copy of the tensor that it described (see `wire.describe`).

@@ -10,11 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelrl.executor.api import ExecutorSettings
-from kernelrl.executor.processes.helpers import compiled_helper
+from kernelrl.executor.processes.helpers import compiled_helper, sanitizers
 from kernelrl.executor.quota import num_cores
 
 SPIN_COUNT = "1000"
 """OpenMP's threads spin this long (some 30 µs) before they sleep: spinning ones are slow to stop, and in the way."""
+
+ASAN_OPTIONS = (
+    "detect_leaks=0:alloc_dealloc_mismatch=0:detect_odr_violation=0:"
+    "handle_segv=2:handle_sigbus=2:malloc_context_size=0:fast_unwind_on_fatal=1"
+)
+"""Leaks and what the libraries do are not looked for; no handler of theirs replaces the sanitizer's; short reports."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,9 @@ class Warming:
 
 def start_forkserver(environment: dict[str, str]) -> Warming:
     """Start a forkserver with these environment variables, all that a candidate could read of one."""
-    control, theirs = socket.socketpair()
-    with theirs:
-        fd = theirs.fileno()
+    control, other_end = socket.socketpair()
+    with other_end:
+        fd = other_end.fileno()
         command = [sys.executable, "-m", "kernelrl.executor.contest.forkserver", str(fd)]
         return Warming(subprocess.Popen(command, env=environment, pass_fds=(fd,)), control)
 
@@ -40,16 +46,21 @@ def num_threads(settings: ExecutorSettings) -> int:
     return settings.threads or num_cores()
 
 
-def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
+def forkserver_environment(settings: ExecutorSettings, sanitized: bool = False) -> dict[str, str]:
     """Environment variables of the forkserver of an executor with these settings.
 
+    Args:
+        settings: of the executor.
+        sanitized: its processes have AddressSanitizer's memory instead of that of a call.
+
     Raises:
-        InfrastructureError: there is no C compiler.
+        InfrastructureError: there is no C compiler, or it comes without its sanitizers.
     """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "OMP_NUM_THREADS": str(num_threads(settings)),
         "GOMP_SPINCOUNT": SPIN_COUNT,
+        "OPENBLAS_NUM_THREADS": "1",  # NumPy's, under Triton's interpreter: its threads look at the clock
         "MALLOC_TRIM_THRESHOLD_": str(1 << 30),  # what contestants free, they keep
         "LC_ALL": "C.UTF-8",
         "TRITON_DEFAULT_FP_FUSION": "1",
@@ -60,5 +71,9 @@ def forkserver_environment(settings: ExecutorSettings) -> dict[str, str]:
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": device}
     else:
         environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-        environment["LD_PRELOAD"] = str(compiled_helper(Path(settings.cache_dir).expanduser(), "call_memory"))
+        cache = Path(settings.cache_dir).expanduser()
+        preloaded = [str(compiled_helper(cache, name)) for name in ("call_memory", "still_clock")]
+        environment["LD_PRELOAD"] = " ".join(preloaded)
+    if sanitized:
+        environment |= {"LD_PRELOAD": " ".join(sanitizers()), "ASAN_OPTIONS": ASAN_OPTIONS}
     return environment

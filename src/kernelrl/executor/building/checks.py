@@ -1,0 +1,36 @@
+"""Builds that are made once more to find mistakes: the flags of each, and what comes with the candidate's text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+Check = Literal["memory", "threads"]
+"""`memory`: AddressSanitizer and UndefinedBehaviorSanitizer. `threads`: every access to memory may give way to another
+thread (yielding.cpp)."""
+
+FLAGS: dict[Check, tuple[str, ...]] = {
+    "memory": (
+        "-O1",
+        "-g1",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize=alignment,signed-integer-overflow,shift-base,vptr",
+        "-fno-sanitize-recover=all",
+        "-U__SANITIZE_ADDRESS__",
+    ),
+    "threads": ("-O0", "-fsanitize=thread", "-U__SANITIZE_THREAD__"),
+}
+"""Compiler flags. Not looked for is what the processor does as the kernel's author expects: accesses that are not
+aligned, and integers that wrap as those of PyTorch do. The text is the same as without them. At -O0 a variable that
+threads share by mistake is one in memory."""
+SUPPORT: dict[Check, tuple[Path, ...]] = {"memory": (), "threads": (Path(__file__).with_name("yielding.cpp"),)}
+"""Sources compiled without these flags and linked to the module."""
+LINK: dict[Check, tuple[str, ...]] = {"memory": ("-fsanitize=address,undefined",), "threads": ("-lm",)}
+"""What the linker is told beside what it always is."""
+BUILD = """\
+set -e
+if [ -e yielding.cpp ]; then g++ -O2 -fPIC -c yielding.cpp; fi
+g++ @flags -c main.cpp
+g++ -shared -fopenmp -o module.so *.o "$0" "$@"
+"""
+"""Compile and link, in one confined process. Its arguments are what is linked."""

@@ -1,0 +1,216 @@
+"""A reference in float64: its outputs, how far rounding moves them, and what indices among them were chosen from."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from kernelrl.executor import wire
+from kernelrl.executor.contest.rounding import NARROW, Precisions, Rounding
+
+_FIRST = frozenset("max min argmax argmin".split())
+"""Operators that choose by the order of values, and of equal values the first (as PyTorch documents)."""
+_ANY = frozenset("sort argsort topk kthvalue median nanmedian mode".split())
+"""Those that may choose any of equal values."""
+
+TIMES = 4.0
+"""Jumps are looked for as far as so many times what rounding moves."""
+MEDIAN_OF = 20_000
+"""Elements of a large output, evenly spread, that stand for all in a median."""
+
+
+@dataclass
+class Choice:
+    """Indices that one operator chose, and the values that it chose them from."""
+
+    values: torch.Tensor
+    """In float64 (…, number of values): the dimension along which was chosen is the last."""
+    indices: torch.Tensor
+    """Likewise (…, number of chosen ones)."""
+    dim: int
+    """That dimension, in the form of `indices` that the operator gives."""
+    first: bool
+    """Whether the first of equal values must be chosen."""
+    move: torch.Tensor
+    """How far rounding moves each of the values. Below the smallest normal number it may be zero."""
+
+
+class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is active, notes what operators choose by the order of values."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._noted: list[tuple[torch.Tensor, torch.Tensor, int | None, bool]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        name = func._schema.name.removeprefix("aten::")
+        chosen = result[-1] if isinstance(result, tuple) else result
+        if name in _FIRST | _ANY and isinstance(chosen, torch.Tensor) and chosen.dtype == torch.int64:
+            given = {argument.name: argument.default_value for argument in func._schema.arguments}
+            given |= dict(zip(given, args, strict=False)) | kwargs
+            if "dim" in given:
+                self._noted.append((args[0].clone(), chosen.clone(), given["dim"], name in _FIRST))
+        return result
+
+    def found(self, tiny: float) -> list[Choice]:
+        """The choices so far. Call it when the mode is no longer active.
+
+        Args:
+            tiny: smallest normal number.
+        """
+        return [_choice(*each, tiny) for each in self._noted]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # the decorator that keeps torch.compile out would import it, which takes a second
+
+
+def _choice(values: torch.Tensor, chosen: torch.Tensor, dim: int | None, first: bool, tiny: float) -> Choice:
+    if dim is None or values.dim() == 0:
+        values, chosen, dim = values.reshape(-1), chosen.reshape(-1), 0
+    elif chosen.dim() < values.dim():
+        chosen = chosen.unsqueeze(dim)
+    values = values.double().movedim(dim, -1).contiguous()
+    move = tiny * ((values != 0) & (values.abs() < tiny)).double()
+    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, move)
+
+
+class InFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is active, float64 stays float64, though a reference converts to another precision."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        to = (kwargs or {}).get("dtype")
+        if func._schema.name == "aten::_to_copy" and args[0].dtype == torch.float64 and to in NARROW:
+            kwargs = kwargs | {"dtype": torch.float64}
+        return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # the decorator that keeps torch.compile out would import it, which takes a second
+
+
+@dataclass
+class Exact:
+    """Outputs of a reference in float64, where the task runs in it."""
+
+    outputs: Any
+    """As `forward` returns them."""
+    moves: list[torch.Tensor]
+    """How far rounding moves each output; for booleans, whether it does. Empty: not known."""
+    choices: dict[int, Choice]
+    """By the number of the output that consists of their indices."""
+
+
+def compute(model: Any, args: Any, precision: torch.dtype) -> Exact:
+    """Run a reference in float64, and again with what rounding does.
+
+    Args:
+        model: the reference, which stays as it is.
+        args: its inputs, which stay as they are.
+        precision: the lowest of the task, for operators of which the precision is not known.
+    """
+    outputs: list[torch.Tensor] = []
+    moves: list[torch.Tensor] = []
+    tiny = min(torch.finfo(precision).tiny, torch.finfo(torch.float32).tiny)
+    try:
+        with InFloat64(), Choices() as exactly:
+            result = copy.deepcopy(model).double()(*wire.map_tensors(args, _to_double))
+    except Exception:  # a task may insist on its own precision: then its own outputs are the reference
+        with Choices() as exactly:
+            result = copy.deepcopy(model)(*copy.deepcopy(args))
+        wire.flatten(result, outputs)
+        return Exact(result, moves, _chosen(outputs, exactly.found(tiny)))
+    wire.flatten(result, outputs)
+    choices = exactly.found(tiny)
+    with Precisions() as native:
+        copy.deepcopy(model)(*copy.deepcopy(args))
+
+    def run(times: float) -> tuple[list[torch.Tensor], list[Choice], bool]:
+        rounded: list[torch.Tensor] = []
+        with InFloat64(), Rounding(precision, native, times) as rounding, Choices() as roundly:
+            wire.flatten(copy.deepcopy(model).double()(*wire.map_tensors(args, _to_double)), rounded)
+        distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
+        return distances, roundly.found(tiny), rounding.jumps
+
+    with contextlib.suppress(Exception):  # an operator that this precision lacks: nothing is known of rounding
+        once, noted, jumps = run(1.0)
+        for choice, other in zip(choices, noted, strict=True):
+            choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
+        if jumps:
+            moves = [_beyond_jumps(*each) for each in zip(once, run(TIMES)[0], run(-TIMES)[0], strict=True)]
+        else:
+            moves = [typical_at_least(move) for move in once]
+    return Exact(result, moves, _chosen(outputs, choices))
+
+
+def typical_at_least(move: torch.Tensor, typical: torch.Tensor | None = None) -> torch.Tensor:
+    """Distances, of which one sample may be small by luck, with one and a half times their median as the least.
+
+    Args:
+        move: distances; those of integers and booleans stay.
+        typical: those of which the median is taken; None: all.
+    """
+    if not move.is_floating_point():
+        return move
+    move = move.nan_to_num(0.0, 0.0, 0.0)
+    sample = move.flatten() if typical is None else move[typical]
+    sample = sample[:: 1 + sample.numel() // MEDIAN_OF]
+    present = sample[sample > 0]
+    return move.clamp_min(1.5 * float(present.median())) if present.numel() else move
+
+
+def _beyond_jumps(move: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    """Distances, with the whole jump where rounding, or a few times as much, may carry an output over one.
+
+    Where nothing jumps, errors that are larger or of the other sign move an output in proportion.
+
+    Args:
+        move: by rounding.
+        up: by `TIMES` as much.
+        down: by as much with the opposite signs.
+    """
+    if move.dtype == torch.bool:
+        return move | up | down
+    if not move.is_floating_point():
+        return torch.maximum(move, torch.maximum(up, down))
+    far = torch.maximum(up, down).nan_to_num(0.0, 0.0, 0.0)
+    jumps = torch.maximum((up - TIMES * move).abs(), (down - TIMES * move).abs()) > TIMES / 2 * move
+    return torch.where(jumps, torch.maximum(move, far), typical_at_least(move, ~jumps))
+
+
+def _chosen(outputs: list[torch.Tensor], noted: list[Choice]) -> dict[int, Choice]:
+    """Which of the outputs consist of chosen indices, or of the first ones along the dimension of the choice."""
+    found: dict[int, Choice] = {}
+    for number, output in enumerate(outputs):
+        if output.is_floating_point() or output.dtype == torch.bool or not output.numel():
+            continue
+        for choice in noted:
+            kept = choice.indices
+            if output.dim() == kept.dim():
+                kept = kept[..., : output.shape[choice.dim]]
+            named = kept.movedim(-1, choice.dim)
+            if output.numel() == named.numel() and torch.equal(output.flatten().long(), named.flatten()):
+                found[number] = replace(choice, indices=kept)
+    return found
+
+
+def _to_double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+
+def _distance(exact: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
+    """Distance of a rounded output to the exact one; for booleans, whether it differs."""
+    if exact.dtype == torch.bool:
+        return rounded != exact
+    wide = torch.float64 if exact.is_floating_point() else torch.int64
+    return (rounded.to(wide) - exact.to(wide)).abs()

@@ -1,0 +1,48 @@
+"""Drawing of inputs by a task's own `get_inputs()`."""
+
+from __future__ import annotations
+
+import contextlib
+from types import ModuleType
+from typing import Any, Literal
+
+import torch
+
+from kernelrl.executor import wire
+from kernelrl.executor.api import Distribution
+from kernelrl.executor.contest.drawing import Drawing
+
+
+class Inputs:
+    """Draws the inputs of one task.
+
+    Args:
+        module: of the task.
+    """
+
+    def __init__(self, module: ModuleType):
+        self._module = module
+        self._shown: dict[str, Any] = {}  # the module's constants as written, of those that have had other values
+
+    def draw(
+        self, seed: int, sizes: dict[str, int], distribution: Distribution | Literal["task"], keyed: bool
+    ) -> tuple[tuple[Any, ...], Drawing]:
+        """Inputs, and what was drawn for them; see `Contestant.do_inputs`."""
+        namespace = vars(self._module)
+        for name in sizes:
+            self._shown.setdefault(name, namespace[name])
+        namespace.update(self._shown | sizes)
+        torch.manual_seed(seed)
+        drawing = Drawing(distribution, seed)
+        with drawing if keyed else contextlib.nullcontext():
+            return self._call(), drawing
+
+    def draw_as_shown(self, seed: int) -> tuple[Any, ...]:
+        """Inputs of the sizes that the task shows."""
+        vars(self._module).update(self._shown)
+        torch.manual_seed(seed)
+        return self._call()
+
+    def _call(self) -> tuple[Any, ...]:
+        inputs: tuple[Any, ...] = wire.map_tensors(tuple(self._module.get_inputs()), torch.Tensor.cpu)
+        return inputs

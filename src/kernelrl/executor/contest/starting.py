@@ -1,0 +1,98 @@
+"""A fresh fork becomes a contestant: confined before it sees untrusted text, then driven over one socket."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelrl.executor import wire
+from kernelrl.executor.confinement.sandbox import Limits, clock_pages, confine, tie_to_parent
+from kernelrl.executor.contest.closed_pages import Helper
+from kernelrl.executor.contest.contestant import Contestant
+from kernelrl.executor.contest.descriptors import keep_only
+from kernelrl.executor.contest.gpu import Gpu
+from kernelrl.executor.contest.state import read_settings
+from kernelrl.executor.processes.note import Note
+
+FOLDERS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")
+"""Environment variables that name the scratch folder."""
+
+
+def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[str, Any]) -> None:
+    """Confine this process and serve the referee until it hangs up. Never returns normally.
+
+    Args:
+        sock: the referee's end is the only thing that this process is connected to.
+        log: file that takes standard output and standard error.
+        note_fd: memory that tells the referee what the process has died of.
+        spec: `scratch` (folder), `modules` (folder of what the builder makes for it), `helper` (file), `memory_bytes`,
+            `file_bytes`, `threads`, `device` (`cpu` or `cuda`), `may_exec` for what needs a compiler, as Triton does on
+            a GPU, `filtered` unless it is trusted text, `candidate` for untrusted text on the CPU, and `sealed` where
+            that may not have the library compute (see `confine`).
+    """
+    tie_to_parent()
+    note, helper = Note(note_fd), Helper(spec["helper"])
+    sock_fd = keep_only(sock, log)
+    sock = socket.socket(fileno=sock_fd)
+    scratch, modules = Path(spec["scratch"]), Path(spec["modules"])
+    path, cuda = os.environ.get("PATH", os.defpath), spec["device"] == "cuda"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    spin_count = os.environ["GOMP_SPINCOUNT"]
+    os.environ.clear()
+    os.environ.update({name: str(scratch) for name in FOLDERS})
+    tempfile.tempdir = str(scratch)  # the forkserver may have looked for one already
+    if spec["may_exec"]:
+        os.environ["PATH"] = path
+    if cuda and visible is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    elif not cuda:
+        os.environ["TRITON_INTERPRET"] = "1"
+        _prepare_interpreter()
+    # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
+    os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), spin_count
+    limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
+    layers = confine(
+        scratch,
+        limits,
+        (str(modules),),
+        may_exec=spec["may_exec"],
+        filtered=spec["filtered"],
+        cuda=cuda,
+        modules=modules if spec["candidate"] else None,
+        sealed=spec["sealed"],
+    )
+    torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
+    os.chdir(scratch)
+    served = Contestant(sock, scratch, Gpu() if cuda else None, note, helper)
+    with torch.no_grad():
+        served.rehearse()
+        if spec["candidate"]:
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # instead of a handler of tvm-ffi's
+            faulthandler.enable(all_threads=False)  # the log says in which line a process dies
+            faulthandler.register(signal.SIGTRAP, all_threads=False, chain=True)
+            faulthandler.register(signal.SIGSYS, all_threads=False)
+            helper.report_faults(note.address, clock_pages(), libraries_compute=not spec["sealed"])
+        wire.send(sock, {"ready": layers, "settings": read_settings()})
+        served.serve()
+
+
+def _prepare_interpreter() -> None:
+    """Leave out what Triton does for a GPU: timing configs, of which the first serves, and copying what it changed."""
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.interpreter import GridExecutor
+
+    def all_alike(self: Autotuner, *args: Any, config: Any, **meta: Any) -> list[float]:
+        return [1.0, 1.0, 1.0]
+
+    def nothing_to_restore(self: GridExecutor, *arguments: Any) -> None:
+        """The interpreter works in the arguments' own memory where that is the CPU's."""
+
+    Autotuner._bench = all_alike
+    GridExecutor._restore_args_dev = nothing_to_restore

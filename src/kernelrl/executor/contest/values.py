@@ -1,0 +1,28 @@
+"""Tensors by value: small ones in messages, others in mapped memory."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from typing import Any
+
+import torch
+
+from kernelrl.executor import wire
+
+
+def literal(tensor: torch.Tensor) -> dict[str, Any]:
+    """A small tensor by value."""
+    return {"dtype": str(tensor.dtype), "shape": list(tensor.shape), "values": tensor.flatten().tolist()}
+
+
+def value_at(memory: mmap.mmap, item: dict[str, Any]) -> torch.Tensor:
+    """A tensor's values at an offset of mapped memory."""
+    dtype, count = wire.DTYPES[item["dtype"]], math.prod(item["shape"])
+    raw = bytearray(memory[item["offset"] : item["offset"] + count * dtype.itemsize])
+    return torch.frombuffer(raw, dtype=dtype, count=count).reshape(item["shape"])
+
+
+def tensor_of(item: dict[str, Any]) -> torch.Tensor:
+    """What `literal` has made of a tensor."""
+    return torch.tensor(item["values"], dtype=wire.DTYPES[item["dtype"]]).reshape(item["shape"])

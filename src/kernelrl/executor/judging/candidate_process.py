@@ -1,0 +1,135 @@
+"""The candidate's process, with what the referee knows of it: its memory, its state and what is closed to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernelrl.candidate import ENTRY_POINT
+from kernelrl.executor.judging import parameters
+from kernelrl.executor.judging.arena import Arena, Case
+from kernelrl.executor.judging.endings import DiedOnClosedPage, Ended, PageLearnt, broke_off, broke_rule
+from kernelrl.executor.judging.match import Match
+from kernelrl.executor.processes.closed_library import Allowed, Closed, LibraryStaysOpen
+from kernelrl.executor.processes.failures import ProcessDied, ProcessFailure
+from kernelrl.executor.processes.peak_memory import PeakMemory
+from kernelrl.executor.processes.process import Process, nothing
+from kernelrl.verdict import Violation
+
+
+class CandidateProcess:
+    """One candidate in its process. Every step may end the judgement.
+
+    Args:
+        match: what is judged.
+        process: where it runs.
+    """
+
+    def __init__(self, match: Match, process: Process):
+        self.match = match
+        self.process = process
+        self.reference, self.settings, self.found = match.reference, match.settings, match.found
+        self.cores, self.library = match.cores, match.library
+        self.arena = Arena(match.reference.arena_bytes, match.settings)
+        self.memory: PeakMemory
+        self.closed: Closed | None = None
+        self.report: Any = None  # what its constructor has drawn and registered
+        self.state: dict[str, Any] = {}
+
+    def attach(self, timeout: float) -> None:
+        """Share memory with it, before it sees untrusted text, and begin to measure its own."""
+        self.memory = PeakMemory(self.process.pid, self.reference.arena_bytes)
+        self.arena.attach(self.process, timeout)
+
+    def ask(self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing) -> dict[str, Any]:
+        """Its answer to a question, once it may run; `meanwhile` is work to do until then."""
+        return self.cores.ask(self.process, message, self.settings.run_timeout_s, meanwhile)
+
+    def call(self, case: Case, question: dict[str, Any], meanwhile: Callable[[], None]) -> dict[str, Any]:
+        """One call of `forward` that is not timed."""
+        try:
+            self.arena.arrange(case.shape.layout, self.ask)
+            self.arena.put(case.image, self.ask)
+            return self.ask(question, meanwhile)
+        except ProcessFailure as error:
+            raise self.broke_off(error, "while it ran") from None
+        except ValueError as error:
+            raise self.violation("forged_message", str(error)) from None
+
+    def construct(self, hidden: str, given: dict[int, torch.Tensor]) -> Any:
+        """Have it construct its model anew with hidden draws and given values: what the constructor reports."""
+        timeout = self.settings.load_timeout_s
+
+        def ask(message: dict[str, Any], fds: tuple[int, ...]) -> dict[str, Any]:
+            return self.cores.ask(self.process, message, timeout, fds=fds)
+
+        try:
+            reply = parameters.construct(ask, hidden, given)
+        except ProcessFailure as error:
+            raise broke_off(error, "while it was constructed again", timeout, self.found, self.process) from None
+        if "build" in reply:
+            raise self.violation("build_request", "a build that was not needed when it was first constructed")
+        if "failed" in reply:
+            message = reply.get("message", "")
+            raise Ended("runtime_error", f"Constructing {ENTRY_POINT} again failed: {message}")
+        return reply.get("parameters")
+
+    def close_library(self) -> None:
+        """Close the libraries' code. Before, `__init__` may compute with its parameters."""
+        if not self.match.must_do_the_work or "pages" in self.settings.allow_missing:
+            return
+        allowed: Allowed = "views" if self.reference.habits.only_moves else "copies"
+        try:
+            with self.memory.replacing_files():
+                self.closed = self.library.close(self.process, self.ask, allowed, self.match.interpreted)
+        except LibraryStaysOpen as error:
+            raise self.violation("library_call", str(error)) from None
+        except ProcessFailure as error:
+            raise self.broke_off(error, "after it was constructed") from None
+        self.found.layers = [*self.process.layers, "pages"]
+        self.found.coverage = 1.0  # no code of a library computes from here on
+
+    def note_state(self) -> None:
+        """Keep in mind how it is, see `check_state`."""
+        self.state = self._read_state() | self.process.settings
+
+    def check_state(self) -> None:
+        """Parameters, random numbers and global settings must be as they were, unless the reference changes them."""
+        try:
+            after = self._read_state()
+        except ProcessFailure as error:
+            raise self.broke_off(error, "after it ran") from None
+        changed = [name for name, value in self.state.items() if after.get(name) != value]
+        for name in changed:
+            if name in self.reference.habits.changes_state:
+                continue
+            if name == "parameters":
+                raise self.violation("parameters_mutated", "forward changed the model's parameters or buffers")
+            raise self.violation("state_changed", f"{name}: {self.state[name]!s:.50} became {after.get(name)!s:.50}")
+
+    def _read_state(self) -> dict[str, Any]:
+        state = self.ask({"do": "state"}).get("state")
+        return state if isinstance(state, dict) else {}
+
+    def broke_off(self, error: ProcessFailure, when: str, timeout: float | None = None) -> Exception:
+        """The end of a judgement whose process failed after it was loaded."""
+        if isinstance(error, ProcessDied) and self.closed and self.library.explain(self.process, self.closed):
+            return DiedOnClosedPage()
+        return broke_off(error, when, timeout or self.settings.run_timeout_s, self.found, self.process)
+
+    def answer_for_death(self) -> Exception:
+        """The end of a judgement whose process died on a closed page: another one, if an allowed operator needs it."""
+        assert self.closed is not None
+        seen = self.library.explain(self.process, self.closed)
+        assert seen is not None
+        if self.match.may_learn and self.library.learn(self.process, self.closed):
+            return PageLearnt()
+        evidence, line = seen
+        self.found.violations.append(Violation(rule="library_operator", evidence=evidence, line=line))
+        return Ended("illegal", f"The library was to do the work of the kernel: {evidence}.")
+
+    def violation(self, rule: str, evidence: str) -> Ended:
+        """The end of the judgement for a rule that it broke."""
+        return broke_rule(self.found, rule, evidence)

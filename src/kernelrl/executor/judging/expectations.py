@@ -1,0 +1,97 @@
+"""What must come out of a call: the bounds that the reference gives, in float64 where the settings say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+
+from kernelrl.errors import TaskError
+from kernelrl.executor import wire
+from kernelrl.executor.judging import compare
+from kernelrl.executor.judging.arena import Case, Shape
+from kernelrl.executor.judging.reference_process import ReferenceProcess
+from kernelrl.task import Task
+
+_UNSCALED = ("denormal",)
+"""Distributions under which a small output may as well be zero."""
+
+
+@dataclass(frozen=True)
+class _Exact:
+    """What a reference gives in float64."""
+
+    outputs: list[torch.Tensor]
+    moves: list[Any]
+    """How far rounding moves each output; empty: not known."""
+    indexed: dict[int, compare.Indexed]
+    """Outputs that consist of chosen indices, by their number."""
+
+
+def expect(own: ReferenceProcess, case: Case, outputs: list[torch.Tensor]) -> list[compare.Expected]:
+    """The bounds of a case on which the reference has just been called."""
+    in_float64 = own.settings.oracle == "float64"
+    scaled = in_float64 and case.draw.distribution not in _UNSCALED
+    exact = _exact(own, case.image) if in_float64 else _Exact(outputs, [], {})
+    moved = exact.moves or [None] * len(outputs)
+    expected = [
+        compare.Expected.around(value, native, described["dtype"], own.task, scaled, move)
+        for value, native, described, move in zip(exact.outputs, outputs, case.outputs, moved, strict=True)
+    ]
+    for number, indexed in exact.indexed.items():
+        native = outputs[number]
+        reliable = indexed.accepts(native)
+        expected[number] = replace(expected[number], reliable=reliable, indexed=indexed.beside(native))
+    return expected
+
+
+def expect_changes(own: ReferenceProcess, image: torch.Tensor, shape: Shape) -> dict[int, compare.Expected]:
+    """What the reference has just made of the inputs that it changes, within the tolerance of an output."""
+    expected = {}
+    for index in own.arena.changed(image, shape.layout):
+        values, place = own.arena.inputs(shape.layout)[index], shape.layout["tensors"][index]
+        expected[index] = compare.Expected.around(values, values, place["dtype"], own.task, scaled=False)
+    return expected
+
+
+def knows_choices(own: ReferenceProcess, image: torch.Tensor, outputs: list[dict[str, Any]]) -> bool:
+    """Whether it is known of all indices among the outputs what they are chosen from."""
+    if own.settings.oracle != "float64":
+        return False
+    dtypes = enumerate(wire.DTYPES[described["dtype"]] for described in outputs)
+    integers = {number for number, dtype in dtypes if not dtype.is_floating_point and dtype != torch.bool}
+    return integers == _exact(own, image).indexed.keys()
+
+
+def _exact(own: ReferenceProcess, image: torch.Tensor) -> _Exact:
+    """What the reference gives in float64 on the inputs of its last call."""
+    own.arena.put(image, own.ask)
+    reply = own.examine({"do": "exact"})
+    tensors = iter(own.outputs(reply))
+    outputs = list(islice(tensors, reply["num_outputs"]))
+    moves: list[Any] = list(islice(tensors, reply["num_moves"]))
+    indexed = {}
+    for told in reply["choices"]:
+        values, moved, indices = islice(tensors, 3)
+        indexed[told["output"]] = compare.Indexed.of(values, moved, indices, told["dim"], told["first"])
+    return _Exact(outputs, moves, indexed)
+
+
+def check_dependence(task: Task, cases: list[list[compare.Expected]]) -> None:
+    """Check that no output of the task is right whatever the inputs are, unless it is always the same.
+
+    Raises:
+        TaskError: rounding moves the outputs of this task as far as other inputs do.
+    """
+    first, *others = cases
+    some = [expected.some() for expected in first]
+    if not others or any(expected.nan is not None or expected.indexed for expected in first):
+        return
+    accepted = all(one.accepts(value) for case in others for one, value in zip(case, some, strict=True))
+    if accepted and any(not torch.equal(one.some(), value) for one, value in zip(others[0], some, strict=True)):
+        raise TaskError(
+            f"task {task.id}: outputs that are right for some inputs are right for all others, too, so "
+            "nothing can be told from them; its tolerance, or what rounding does to it, is too large"
+        )

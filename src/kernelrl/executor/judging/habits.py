@@ -1,0 +1,73 @@
+"""What a task's reference does that a candidate may then do as well, and which inputs it bears."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelrl.executor import wire
+from kernelrl.executor.contest import distributions
+from kernelrl.executor.judging.reference_process import ReferenceProcess
+from kernelrl.executor.legality.operators import only_moves
+
+_UNSTABLE = frozenset(f"aten::{name}" for name in "sort argsort topk kthvalue median mode unique _unique2".split())
+"""Operators whose integer outputs are not determined where values are equal."""
+_MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isinf nansum nanmedian".split())
+"""Operators of tasks that say what becomes of NaN and infinity."""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What two calls on the task's own inputs have shown."""
+
+    unstable: bool
+    """It chooses among equal values."""
+    sorts: bool
+    """Of all indices among its outputs it is known what they are chosen from."""
+    minds_not_finite: bool
+    only_moves: bool
+    """It moves, converts or compares data, and computes nothing."""
+    not_finite: set[str]
+    """Which of NaN and infinity are among its outputs."""
+    returns_input: bool
+    changes_state: set[str]
+    """What a call does not leave as it was (see `Contestant.do_state`)."""
+    reuses_outputs: bool
+
+    def bears(self, distribution: str) -> bool:
+        """Whether inputs of that distribution say something about the task."""
+        if self.unstable and not self.sorts and distribution in distributions.UNORDERED:
+            return False
+        return self.minds_not_finite or distribution not in distributions.NOT_FINITE
+
+
+def learn_habits(own: ReferenceProcess, native: dict[str, Any]) -> Habits:
+    """Look at a recorded call that was just answered, and at another one on the same inputs."""
+    operators = native["operators"].keys()
+    unstable = bool(_UNSTABLE & operators) and any(
+        not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"]
+    )
+    not_finite = find_not_finite(own.outputs(native))
+    before = own.ask({"do": "state"})["state"]
+    again = own.ask({"do": "run"})
+    own.arena.outputs(again, own.ask)
+    after = own.ask({"do": "state"})["state"]
+    pairs = zip(native["tensors"], again["tensors"], strict=True)
+    return Habits(
+        unstable=unstable,
+        sorts=False,
+        minds_not_finite=bool(_MINDS_NOT_FINITE & operators),
+        only_moves=only_moves(operators - set(native["idle"])),
+        not_finite=not_finite,
+        returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),
+        changes_state={name for name in before if before[name] != after[name]},
+        reuses_outputs=any(first["pointer"] == second["pointer"] for first, second in pairs),
+    )
+
+
+def find_not_finite(outputs: list[torch.Tensor]) -> set[str]:
+    """Which of NaN and infinity are among the outputs."""
+    kinds = {"NaN": torch.isnan, "infinity": torch.isinf}
+    return {name for name, is_one in kinds.items() if any(bool(is_one(output).any()) for output in outputs)}

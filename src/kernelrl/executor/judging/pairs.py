@@ -1,0 +1,211 @@
+"""The timing of a candidate: pairs of calls, the reference's and its own in turn."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kernelrl.executor import machine
+from kernelrl.executor.judging.arena import Case
+from kernelrl.executor.judging.bound import Bounds, too_fast
+from kernelrl.executor.judging.candidate_process import CandidateProcess
+from kernelrl.executor.judging.endings import Ended
+from kernelrl.executor.judging.findings import Call
+from kernelrl.executor.judging.hidden_parameters import HiddenParameters
+from kernelrl.executor.judging.outputs import Outputs
+from kernelrl.executor.judging.retest import IMPLAUSIBLE
+from kernelrl.executor.judging.timing import time_call
+from kernelrl.executor.judging.trials import Passed, judge_operators
+from kernelrl.executor.processes.failures import ProcessFailure
+
+RECORDED_ONE_IN = 8
+"""Share of turns in which a call is recorded, chosen at random."""
+MORE_PAIRS, MOST_PAIRS = 4, 16
+"""Pairs that are added at a time when the first ones leave the interval too wide, and those timed at once at most."""
+NUM_NULLS = 7
+"""Questions that ask nothing before each row of pairs."""
+LONG_ROW = 0.25
+"""Share of turns in which a program is called twice, not once, before the call that counts."""
+MAX_UNFILLED = 2
+"""Timed calls whose outputs lie in memory that was not filled before: the candidate's memory has settled by then."""
+SLOWER_WHEN_TIMED, TIMED_S = 4.0, 1.0
+"""A timed call has so many times what the slowest checked one took, or so long (in seconds) where that is more."""
+
+
+class Pairs:
+    """Times one candidate that has passed its trials.
+
+    Args:
+        own: the candidate's process.
+        outputs: of its calls.
+        hidden: its parameters.
+        passed: what the trials have shown.
+    """
+
+    def __init__(self, own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters, passed: Passed):
+        self._own = own
+        self._outputs = outputs
+        self._hidden = hidden
+        self._passed = passed
+        self._reference, self._found, self._cores = own.reference, own.found, own.cores
+        self._settings = own.settings
+        self._num_unfilled = 0
+        self._drawn = own.settings.trials  # draws that it has met
+        self._drawn_hidden = Counter[str]()  # the same for all candidates of a task
+
+    def prepare_baseline(self) -> None:
+        """Compile the reference, where that is asked for, while others may still run."""
+        cores = self._cores
+        if self._settings.compile_baseline:
+            with cores.preparing(), cores.on_device(), cores.holding(self._reference.lock), cores.making_reference():
+                compiled = self._reference.compiled()
+            self._found.baseline = compiled if isinstance(compiled, str) else ""
+
+    def time(self) -> None:
+        """Time reference and candidate in turn on unseen inputs until the interval is narrow or the budget is spent.
+
+        Inputs are drawn before the cores are stopped for this candidate, and outputs compared after that.
+        """
+        settings, found, cores = self._settings, self._found, self._cores
+        deadline = time.monotonic() + settings.timing_budget_s
+        found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
+        num_turns = min(settings.min_pairs, MOST_PAIRS)
+        while num_turns:
+            with cores.preparing(), cores.on_device(), cores.holding(self._reference.lock), cores.making_reference():
+                rows = [self._draw_row() for _ in range(1 + num_turns)]
+                recorded = {1 + secrets.randbelow(num_turns)} if not found.calls else set()
+                recorded |= {turn for turn in range(1, 1 + num_turns) if secrets.randbelow(RECORDED_ONE_IN) == 0}
+                extra = defaultdict(list, {turn: [(self._draw(), True)] for turn in recorded})
+                for case in self._draw_hidden():
+                    extra[secrets.randbelow(1 + num_turns)].append((case, False))
+            first = rows[0][0]
+            with cores.preparing(), cores.on_device():
+                self._hidden.take(first.draw.parameters, first)
+            with cores.on_device(), cores.holding(self._reference.lock):
+                self._reference.parameters.take(first.draw.parameters)
+                with cores.measuring(self._reference.process, self._own.process):
+                    checks = self._time_rows(rows, extra)
+            with cores.preparing(), cores.on_device():
+                for check in checks:
+                    check()
+            if found.errors:
+                error = found.errors[0]
+                where = "" if error.inputs == "task" else f" on hidden inputs ({error.inputs})"
+                raise Ended("incorrect", f"Wrong output in a timed run{where}: {error.message}.")
+            if (missing := settings.min_pairs - len(found.calls)) > 0:
+                num_turns = min(missing, MOST_PAIRS)
+                continue
+            scatter, common = found.widths()
+            wide = scatter >= max(settings.target_width, common) and time.monotonic() < deadline
+            num_turns = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if wide else 0
+
+    def compare_with_bound(self, bounds: Bounds) -> None:
+        """What is faster than this machine allows has not done the work, whatever it is that it has done."""
+        found = self._found
+        bound_s, work = bounds.of(self._reference)
+        found.bound_s = bound_s
+        if too_fast(found.candidate_s, bound_s):
+            evidence = f"{found.candidate_s * 1e3:.3g} ms, where {work} alone takes {bound_s * 1e3:.3g} ms here"
+            raise self._own.violation(IMPLAUSIBLE, evidence)
+
+    def _draw_row(self) -> list[Case]:
+        """Fresh inputs for the calls of one turn: the last one counts, and none can tell whether it is the last."""
+        return [self._draw() for _ in range(3 if secrets.randbelow(1000) < 1000 * LONG_ROW else 2)]
+
+    def _draw_hidden(self) -> list[Case]:
+        """Further calls among the timed ones, on hidden inputs: a candidate that knows when it is timed must be right
+        on them then, too. All distributions come once, and each now and then again."""
+        again = bool(self._found.calls)
+        drawn = []
+        for name in self._passed.distributions:
+            if again and secrets.randbelow(RECORDED_ONE_IN):
+                continue
+            self._drawn_hidden[name] += 1
+            if (case := self._reference.hidden_case(self._drawn_hidden[name], name)) is not None:
+                drawn.append(case)
+        return drawn
+
+    def _draw(self) -> Case:
+        self._drawn += 1
+        return self._reference.timed_case(self._drawn - 1)
+
+    def _time_rows(
+        self, rows: list[list[Case]], extra: Mapping[int, list[tuple[Case, bool]]]
+    ) -> list[Callable[[], None]]:
+        """Time the calls of some turns; those of the first one only bring both processes to the state of the others.
+
+        Args:
+            rows: inputs of each turn.
+            extra: by turn, further calls of the candidate that do not count: inputs, and whether its operators are
+                recorded. One that leaves its work to the library when nobody looks must guess when.
+
+        Returns:
+            What is left to do: the comparisons of all outputs.
+        """
+        found, reference, checks = self._found, self._reference, list[Callable[[], None]]()
+        compiled = reference.compiled() if self._settings.compile_baseline else ""
+        for _ in range(NUM_NULLS):
+            self._ask_nothing()
+            found.overheads.append(reference.time_nothing())
+        for turn, row in enumerate(rows):
+            candidate_s = []
+            reference_s = [reference.time(case) for case in row]
+            baseline = None if isinstance(compiled, str) else [compiled.time(case) for case in row][-1]
+            for case, recorded in extra.get(turn, []):
+                reply, _ = self._time_call(case, recorded)
+                checks.append(self._examine_timed(reply, case))
+                if recorded:
+                    judge_operators(self._own, reply)
+            for case in row:
+                reply, seconds = self._time_call(case)
+                candidate_s.append(seconds)
+                checks.append(self._examine_timed(reply, case))
+            self._cores.clock.calls += sum(reference_s) + sum(candidate_s)
+            if turn:
+                call = Call(reference_s.pop(), candidate_s.pop(), baseline, tuple(reference_s), tuple(candidate_s))
+                found.calls.append(call)
+        return checks
+
+    @property
+    def _timed_limit_s(self) -> float:
+        """What a question may take for which all else stands still (in seconds)."""
+        return min(max(TIMED_S, SLOWER_WHEN_TIMED * self._passed.slowest_s), self._settings.run_timeout_s)
+
+    def _ask_nothing(self) -> None:
+        """Bring it to the state of the reference, which is timed with nothing to do."""
+        try:
+            self._own.process.ask({"do": "null"}, self._timed_limit_s)
+        except ProcessFailure as error:
+            raise self._broke_off_when_timed(error) from None
+
+    def _broke_off_when_timed(self, error: ProcessFailure) -> Exception:
+        when = f"while it was timed (its checked calls took up to {self._passed.slowest_s:.2g} s)"
+        return self._own.broke_off(error, when, self._timed_limit_s)
+
+    def _time_call(self, case: Case, recorded: bool = False) -> tuple[dict[str, Any], float]:
+        try:
+            answered = time_call(
+                self._own.process, self._own.arena, case, self._settings, recorded, self._timed_limit_s
+            )
+        except ProcessFailure as error:
+            raise self._broke_off_when_timed(error) from None
+        except ValueError as error:
+            raise self._own.violation("forged_message", str(error)) from None
+        if self._settings.device == "cuda" and self._own.process.has_children():
+            raise self._own.violation(
+                "background_work", "a process that it started was still running when its call ended"
+            )
+        return answered
+
+    def _examine_timed(self, reply: dict[str, Any], case: Case) -> Callable[[], None]:
+        check = self._outputs.examine(reply, case)
+        self._num_unfilled += self._outputs.unfilled
+        if self._num_unfilled > MAX_UNFILLED:
+            raise self._own.violation(
+                "output_reused", "timed calls took their outputs from memory where they found zeros"
+            )
+        return check

@@ -1,0 +1,104 @@
+"""The reference's process: questions to it, its calls, and their time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kernelrl.errors import TaskError
+from kernelrl.executor.api import ExecutorSettings
+from kernelrl.executor.judging.arena import Arena, Case
+from kernelrl.executor.judging.timing import time_call
+from kernelrl.executor.processes.cores import Cores
+from kernelrl.executor.processes.failures import ProcessFailure
+from kernelrl.executor.processes.process import Process
+from kernelrl.task import Task
+
+PATIENCE = 10
+"""Limit of a question that takes several calls, in calls as long as any may be."""
+
+
+class ReferenceProcess:
+    """A process in which a task's reference runs. Whatever goes wrong there is the task's fault.
+
+    Args:
+        task: the task.
+        process: where it runs.
+        cores: says when it may run.
+        settings: limits of time.
+    """
+
+    def __init__(self, task: Task, process: Process, cores: Cores, settings: ExecutorSettings):
+        self.task = task
+        self.process = process
+        self.settings = settings
+        self._cores = cores
+        self.arena: Arena
+
+    @property
+    def load_question(self) -> dict[str, Any]:
+        """The question that loads the reference, but for what its constructor gets."""
+        return {"do": "load", "source": self.task.source, "entry": "Model"}
+
+    def attach(self, num_bytes: int) -> None:
+        """Share memory with it in which inputs of that size have room."""
+        self.arena = Arena(num_bytes, self.settings)
+        self.arena.attach(self.process, self.settings.run_timeout_s)
+
+    def ask(self, message: dict[str, Any], timeout: float | None = None, fds: tuple[int, ...] = ()) -> dict[str, Any]:
+        """Its answer to a question, once it may run.
+
+        Raises:
+            TaskError
+        """
+        try:
+            reply = self._cores.ask(self.process, message, timeout or self.settings.run_timeout_s, fds=fds)
+        except ProcessFailure as error:
+            raise self._broken(error) from None
+        return self._succeeded(reply)
+
+    def examine(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a question for which it calls the model several times, operator by operator."""
+        return self.ask(message, PATIENCE * self.settings.run_timeout_s)
+
+    def call(self, layout: dict[str, Any], image: torch.Tensor, **how: bool) -> dict[str, Any]:
+        """The answer to a call on these inputs.
+
+        Args:
+            layout: where they lie.
+            image: the arena's bytes.
+            how: see `Contestant.do_run`.
+        """
+        self.arena.arrange(layout, self.ask)
+        self.arena.put(image, self.ask)
+        return self.ask({"do": "run"} | how)
+
+    def outputs(self, reply: dict[str, Any]) -> list[torch.Tensor]:
+        """Copies of the outputs of the call that was just answered."""
+        described = self.arena.outputs(reply, self.ask)
+        return [self.arena.tensor(self.process, item) for item in described]
+
+    def time(self, case: Case) -> float:
+        """Time of one call on fresh inputs (in seconds), see `time_call`."""
+        try:
+            reply, seconds = time_call(self.process, self.arena, case, self.settings)
+        except ProcessFailure as error:
+            raise self._broken(error) from None
+        self.arena.outputs(self._succeeded(reply), self.ask)
+        return seconds
+
+    def time_nothing(self) -> float:
+        """Time of a question that asks nothing (in seconds)."""
+        try:
+            return self.process.ask({"do": "null"}, self.settings.run_timeout_s)[1]
+        except ProcessFailure as error:
+            raise self._broken(error) from None
+
+    def _succeeded(self, reply: dict[str, Any]) -> dict[str, Any]:
+        if "failed" in reply:
+            raise TaskError(f"task {self.task.id}: the reference failed: {reply['message']}")
+        return reply
+
+    def _broken(self, error: ProcessFailure) -> TaskError:
+        return TaskError(f"task {self.task.id}: the reference's process {error}")

@@ -1,0 +1,64 @@
+"""The seeds of all that is drawn for a task."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import secrets
+
+import torch
+
+from kernelrl.executor.api import ExecutorSettings
+from kernelrl.executor.judging.arena import Draw
+from kernelrl.task import Task
+
+KERNELBENCH_SEED = 42
+
+
+class Seeds:
+    """Seeds that a candidate cannot guess from the task or from each other.
+
+    Args:
+        task: the task.
+        settings: seeds, draws, number of hidden shapes.
+        secret: makes the seeds impossible to guess for who knows the task and the settings.
+    """
+
+    def __init__(self, task: Task, settings: ExecutorSettings, secret: str):
+        self._task = task
+        self._settings = settings
+        self._secret = secret
+        self.name_of_draws = settings.draws or secrets.token_hex(4)
+
+    def renew(self) -> bool:
+        """From now on all draws are others, unless the settings name them; whether they are."""
+        if self._settings.draws is None:
+            self.name_of_draws = secrets.token_hex(4)
+        return self._settings.draws is None
+
+    @property
+    def of_construction(self) -> int:
+        """Seed of the model's construction: the candidate's is built from the same, and so has the same weights."""
+        return KERNELBENCH_SEED if self._settings.seeds == "kernelbench" else self._settings.seed
+
+    def of(self, draw: Draw, purpose: str = "inputs") -> int:
+        """Seed of a draw."""
+        if self._settings.seeds == "kernelbench" and purpose == "inputs":
+            return _kernelbench_seed(draw.index)
+        parts = (self._secret, self._settings.seed, self._task.digest, self.name_of_draws, draw, purpose)
+        return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
+
+    def hidden_sizes(self) -> list[dict[str, int]]:
+        """Sizes within the task's `SHAPE_RANGES`: each dimension by itself may be the smallest or anything else."""
+        ranges = self._task.shape_ranges
+        chooser = random.Random(self.of(Draw(0), "shapes"))
+        return [
+            {name: chooser.choice((low, chooser.randint(low, high))) for name, (low, high) in ranges.items()}
+            for _ in range(self._settings.shapes if ranges else 0)
+        ]
+
+
+def _kernelbench_seed(index: int) -> int:
+    """KernelBench's seed of trial `index`: the draws of a generator seeded with 42 (its `eval_kernel_against_ref`)."""
+    generator = torch.Generator().manual_seed(KERNELBENCH_SEED)
+    return int(torch.randint(0, 2**32 - 1, (index + 1,), generator=generator)[index])

@@ -1,0 +1,119 @@
+"""The checked calls of a candidate: fresh inputs, hidden ones, and a record of the library's operators."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from kernelrl.executor.api import Distribution
+from kernelrl.executor.judging.candidate_process import CandidateProcess
+from kernelrl.executor.judging.endings import Ended
+from kernelrl.executor.judging.hidden_parameters import HiddenParameters
+from kernelrl.executor.judging.outputs import Outputs
+from kernelrl.executor.legality.operators import library_operators
+from kernelrl.executor.processes.process import nothing
+from kernelrl.verdict import GpuBuild, Memory, Violation
+
+MAX_ASKED_AGAIN = 6
+"""Calls in turn whose outputs lie in memory that was not filled before: honest ones have one or two."""
+MAX_ITEMS = 16
+"""Elements that one call may fetch from tensors one by one: beyond that, Python does the kernel's work."""
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What the checked calls tell those who time further ones."""
+
+    slowest_s: float
+    distributions: list[Distribution]
+    """Hidden ones that say something about this task."""
+
+
+def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters) -> Passed:
+    """Check outputs on fresh inputs, with a record of the library operators that run.
+
+    The values of one call are compared while the next one runs.
+    """
+    match, found = own.match, own.found
+    measures_memory = own.settings.device == "cpu" and match.dialect != "triton"
+    distributions: list[Distribution] = []
+    slowest_s = 0.0
+    found.draws = own.reference.seeds.name_of_draws
+    with own.cores.holding(own.reference.lock), own.cores.making_reference():
+        cases = own.reference.checked_cases()
+        reference_peak = own.reference.peak_memory() if measures_memory else None
+        timed = own.settings.timing and not match.interpreted
+        if not any(case.changed for case in cases):  # what it makes of its inputs may not be reliable there
+            distributions = [each.draw.distribution for each in cases if each.draw.distribution != "task"]
+        hidden.last = own.reference.timed_parameters if timed else cases[-1].draw.parameters
+    compare_values = nothing
+    remaining, asked_again = deque(cases), 0
+    while remaining:
+        case = remaining.popleft()
+        hidden.take(case.draw.parameters, case)
+        running = own.cores.stopwatch()
+        reply = own.call(case, {"do": "run", "recorded": True, "profiled": found.coverage is None}, compare_values)
+        slowest_s = max(slowest_s, running())
+        if found.memory is None and reference_peak is not None:
+            peak = own.memory.num_bytes()
+            found.memory = Memory(candidate_mb=peak / 2**20, reference_mb=reference_peak / 2**20)
+        compare_values = outputs.examine(reply, case)
+        asked_again = asked_again + 1 if outputs.unfilled else 0
+        if asked_again > MAX_ASKED_AGAIN:
+            raise own.violation("output_reused", "all calls take their outputs from memory where they find zeros")
+        if outputs.unfilled:
+            remaining.appendleft(case)
+        judge_operators(own, reply)
+        if found.stage == "compiled":
+            _assemble(own, reply)
+        found.stage = "ran"
+    compare_values()
+    if found.errors:
+        first = found.errors[0]
+        where = "" if first.inputs == "task" else f" on hidden inputs ({first.inputs})"
+        where += ", with hidden parameters" if found.parameters in ("keyed", "by_name") else ""
+        raise Ended(
+            "incorrect", f"Wrong output in {len(found.errors)} of {found.trials} trials: {first.message}{where}."
+        )
+    return Passed(slowest_s, distributions)
+
+
+def _assemble(own: CandidateProcess, reply: dict[str, Any]) -> None:
+    """Compile the Triton kernels that the interpreter has just run for a named GPU."""
+    arch, launches = own.settings.gpu_arch, reply.get("launches")
+    if arch is None or not isinstance(launches, list) or not launches:
+        return
+    try:
+        own.found.gpu_builds = [
+            GpuBuild(**each) for each in own.match.builder.assemble(own.match.candidate.source, launches, arch)
+        ]
+    except (ValueError, TypeError, KeyError) as error:
+        raise own.violation("forged_message", f"a record of launches that is none: {error!s:.100}") from None
+    for built in own.found.gpu_builds:
+        if not built.ok:
+            own.found.stage = "legal"
+            raise Ended("compile_error", f"{built.kernel} does not compile for {arch}:\n{built.log}")
+
+
+def judge_operators(own: CandidateProcess, reply: dict[str, Any]) -> None:
+    """Hold the record of operators of one call against the rules."""
+    found = own.found
+    operators, share = reply.get("operators"), reply.get("library_share")
+    if not (
+        isinstance(operators, dict)
+        and all(isinstance(count, int) for count in operators.values())
+        and (share is None or isinstance(share, float))
+    ):
+        raise own.violation("forged_message", "an answer without the record of operators")
+    if found.operators is None:
+        found.operators = {str(name)[:100]: int(count) for name, count in list(operators.items())[:100]}
+        if share is not None and own.settings.device == "cuda":
+            found.coverage = min(1.0, max(0.0, 1.0 - share))
+    if own.match.must_do_the_work:
+        computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
+        if (items := operators.get("aten::_local_scalar_dense", 0)) > MAX_ITEMS:
+            computing.append(f"aten::_local_scalar_dense ran {items}x, so Python computes")
+        found.violations += [Violation(rule="library_operator", evidence=each) for each in computing[:20]]
+    if found.violations:
+        raise Ended("illegal", "PyTorch's operators did the work of the kernel.")

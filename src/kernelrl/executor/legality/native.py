@@ -1,0 +1,49 @@
+"""What a built module shows of the text that it came from: what the preprocessor and the linker have seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernelrl.dialects import _cpp_text
+from kernelrl.executor.legality import symbols
+
+MAX_EXPANDED_BYTES = 1 << 20
+"""Length of a unit's text with its macros expanded."""
+BUILD_AND_LOOK = f"""\
+"$0" "$@" || exit $?
+if [ -e blank.cpp ]; then
+  g++ $(cat own_flags) -E -P blank.cpp 2> /dev/null | head -c {MAX_EXPANDED_BYTES + 1} > expanded
+fi
+nm -D --undefined-only module.so | head -c {symbols.MAX_BYTES} > mangled
+(ulimit -v 1000000; ulimit -t 5; c++filt < mangled | head -c {symbols.MAX_BYTES} > symbols)
+readelf -rW module.so | head -c {symbols.MAX_BYTES} > relocations
+"""
+"""Compile, expand macros, and list what the module wants from other libraries, in one confined process."""
+
+
+def prepare(source: str, flags: list[str], work: Path) -> None:
+    """What the preprocessor needs to expand the text's own macros and those of the flags, without what it includes."""
+    if "define" in source or any(flag.startswith("-D") for flag in flags):
+        (work / "blank.cpp").write_text(_cpp_text.without_includes(source), encoding="utf-8")
+        own_flags = [flag for flag in flags if flag.startswith(("-D", "-std", "-f", "-m"))]
+        (work / "own_flags").write_text(" ".join(own_flags))
+
+
+def violations(source: str, work: Path, loader: str, cuda: bool) -> list[tuple[str, str]]:
+    """Rules that the preprocessed text breaks, or its module by what it wants from libraries, with the evidence."""
+    found = [("forbidden_include", include) for include in _cpp_text.forbidden_includes(source)]
+    expanded = (work / "expanded").read_bytes() if (work / "blank.cpp").exists() else b""
+    if len(expanded) > MAX_EXPANDED_BYTES:
+        found.append(("forbidden_cpp", f"macros that expand to more than {MAX_EXPANDED_BYTES} characters"))
+    words = {
+        word for text in (source, expanded.decode("utf-8", "replace")) for word, _ in _cpp_text.forbidden_words(text)
+    }
+    found += [("forbidden_cpp", word) for word in sorted(words)]
+    texts = {name: (work / name).read_bytes() for name in ("mangled", "symbols", "relocations")}
+    mangled, demangled = (texts[name].count(b"\n") for name in ("mangled", "symbols"))
+    if mangled != demangled or max(map(len, texts.values())) >= symbols.MAX_BYTES:
+        return [*found, ("library_symbol", f"names of more than {symbols.MAX_BYTES} characters")]
+    wanted = [line.strip().partition(" ")[2] for line in texts["symbols"].decode("utf-8", "replace").splitlines()]
+    found += [("library_symbol", symbol) for symbol in symbols.foreign(wanted, loader, cuda)]
+    taken = symbols.foreign_addresses(texts["relocations"].decode("utf-8", "replace"))
+    return [*found, *(("library_symbol", f"the address of {name}") for name in taken)]
