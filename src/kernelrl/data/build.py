@@ -1,8 +1,9 @@
 """From verified proposals to the data set folder: what `kernelrl sft`, `grpo`, `eval` and `datasets.load_dataset` read.
 
 The folder holds `sft_train.parquet` and `sft_heldout.parquet` (triples), `tasks_train.parquet` and
-`tasks_heldout.parquet`, `README.md` (the card) with `plots/`, `summary.json` (the counts), `dropped.jsonl` (what is not
-in it, and why) and `manifest.json` (what it was made from).
+`tasks_heldout.parquet`, `preferences_train.parquet` (pairs of kernels), `labels_train.parquet` (kernels, right or
+wrong), `refinements_train.parquet` (a wrong kernel, its verdict, a right one), `README.md` (the card) with `plots/`,
+`summary.json` (the counts), `dropped.jsonl` (what is not in it, and why) and `manifest.json` (what it was made from).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -19,9 +20,16 @@ from typing import Any
 from omegaconf import DictConfig
 
 from kernelrl.data import card, manifest
+from kernelrl.data.preferences import labels, pairs, refinements
 from kernelrl.data.selection import Pool, Select, Selection, Triple
 from kernelrl.data.tables import (
+    LABEL_COLUMNS,
+    LABELS_TRAIN,
+    PREFERENCE_COLUMNS,
+    PREFERENCES_TRAIN,
     PROPOSALS,
+    REFINEMENT_COLUMNS,
+    REFINEMENTS_TRAIN,
     SFT_COLUMNS,
     SFT_HELDOUT,
     SFT_TRAIN,
@@ -44,11 +52,19 @@ from kernelrl.verdict import Speedup
 DROPPED = "dropped.jsonl"
 
 
-def build(cfg: DictConfig, verified: Path, select: Select, count_tokens: Count, folder: Path) -> dict[str, Any]:
+def build(
+    cfg: DictConfig,
+    verified: Path,
+    select: Select,
+    count_tokens: Count,
+    folder: Path,
+    second_turns: Mapping[str, Sequence[Row]],
+) -> dict[str, Any]:
     """Select triples and write the data set folder; returns the counts of verification and selection.
 
     Args:
         verified: folder of the verified proposals.
+        second_turns: by the record of a kernel, the examples that repair it (`repairs.py`).
 
     Raises:
         UserError: the selector chose no triple, or no task.
@@ -73,19 +89,40 @@ def build(cfg: DictConfig, verified: Path, select: Select, count_tokens: Count, 
                 row |= {"reasoning_tokens": proposals.tokens[index], "difficulty": proposals.difficulty[row["task_id"]]}
                 row |= {"seed": cfg.seed, "selected_by": criteria[index]}
                 yield sft_row(tasks[row["task_id"]], row, cfg.prompt.style)
+                for turn in second_turns.get(row["record"], ()) if row["split"] == "train" else ():
+                    repair = row | turn | {"reasoning_tokens": count_tokens(turn["reasoning"]), "selected_by": "repair"}
+                    yield sft_row(tasks[row["task_id"]], repair, cfg.prompt.style) | {"prompt": turn["prompt"]}
 
     def task_rows(wanted: Iterable[Task]) -> Iterator[Row]:
         for task in wanted:
-            yield task_row(task, cfg.dialect, cfg.prompt.style, proposals.difficulty.get(task.id))
+            solved = proposals.solved.get(task.id)
+            yield task_row(task, cfg.dialect, cfg.prompt.style, proposals.difficulty.get(task.id), solved)
 
-    write_table(folder / SFT_TRAIN, sft_rows(chosen), SFT_COLUMNS)
+    num_rows = write_table(folder / SFT_TRAIN, sft_rows(chosen), SFT_COLUMNS)
     write_table(folder / SFT_HELDOUT, sft_rows(heldout), SFT_COLUMNS)
     write_table(folder / TASKS_TRAIN, task_rows(kept), TASK_COLUMNS)
     write_table(folder / TASKS_HELDOUT, task_rows(splits["heldout"]), TASK_COLUMNS)
+    further = {}
+    for name, rows, columns in (
+        (PREFERENCES_TRAIN, pairs, PREFERENCE_COLUMNS),
+        (LABELS_TRAIN, labels, LABEL_COLUMNS),
+        (REFINEMENTS_TRAIN, refinements, REFINEMENT_COLUMNS),
+    ):
+        found = rows(verified, tasks, cfg.prompt.style)
+        judged = (row | {"difficulty": proposals.difficulty[row["task_id"]]} for row in found)
+        if number := write_table(folder / name, judged, columns):
+            further[name.partition("_")[0]] = number
+        else:
+            (folder / name).unlink()
     _write_dropped(verified, proposals, chosen, cfg.curate.min_reasoning, folder / DROPPED)
     if (verified / card.CONTAMINATION).exists():
         shutil.copy(verified / card.CONTAMINATION, folder)
-    summary = read_figures(verified) | _count(proposals, selection, chosen) | {"tasks_train": len(kept)}
+    summary = (
+        read_figures(verified)
+        | _count(proposals, selection, chosen)
+        | {"tasks_train": len(kept), "preferences": 0, "labels": 0, "refinements": 0}
+        | {"repairs": num_rows - len(chosen), **further}
+    )
     write_json(folder / "summary.json", summary)
     card.write(folder, cfg.name, summary)
     settings = {"verification": read_settings(verified), "selection": read_settings(folder)}
@@ -103,6 +140,8 @@ class _Proposals:
     """Length of every proposal's reasoning, by its row."""
     difficulty: dict[str, str]
     """By task id, where a kernel was proposed."""
+    solved: dict[str, float]
+    """The share of a task's judged proposals that are correct, by task id."""
 
 
 def _measure(cfg: DictConfig, verified: Path, tasks: Mapping[str, Task], count_tokens: Count) -> _Proposals:
@@ -112,11 +151,14 @@ def _measure(cfg: DictConfig, verified: Path, tasks: Mapping[str, Task], count_t
     """
     triples: dict[str, list[Triple]] = {"train": [], "heldout": []}
     lengths: defaultdict[str, list[int]] = defaultdict(list)
+    right: defaultdict[str, list[bool]] = defaultdict(list)
     tokens: list[int] = []
-    columns = ("split", "task_id", "dialect", "reasoning", "kernel", "verdict")
+    columns = ("split", "task_id", "dialect", "teacher", "kernel_level", "reasoning", "kernel", "verdict")
     for index, row in enumerate(iterate_table(verified / PROPOSALS, columns)):
         tokens.append(count_tokens(row["reasoning"]))
         lengths[row["task_id"]].append(tokens[-1])
+        if row["verdict"]["status"] not in ("infrastructure", "not_run"):
+            right[row["task_id"]].append(row["verdict"]["status"] == "correct")
         if row["verdict"]["status"] == "correct" and tokens[-1] >= cfg.curate.min_reasoning:
             speedup = row["verdict"]["speedup"]
             triple = Triple(
@@ -125,6 +167,8 @@ def _measure(cfg: DictConfig, verified: Path, tasks: Mapping[str, Task], count_t
                 dialect=row["dialect"],
                 kernel=row["kernel"],
                 tokens=tokens[-1],
+                teacher=row["teacher"],
+                level=row.get("kernel_level"),
                 speedup=None if speedup is None else Speedup(**speedup),
             )
             triples[row["split"]].append(triple)
@@ -133,8 +177,9 @@ def _measure(cfg: DictConfig, verified: Path, tasks: Mapping[str, Task], count_t
     difficulty = {
         task: "easy" if length < easy else "medium" if length <= medium else "hard" for task, length in means.items()
     }
+    solved = {task: mean(values) for task, values in right.items()}
     num_train, num_heldout = cfg.curate.num_triples, cfg.curate.num_heldout_triples
-    return _Proposals(triples["train"][:num_train], triples["heldout"][:num_heldout], tokens, difficulty)
+    return _Proposals(triples["train"][:num_train], triples["heldout"][:num_heldout], tokens, difficulty, solved)
 
 
 def sft_row(task: Task, proposal: Mapping[str, Any], style: str) -> Row:
@@ -150,10 +195,11 @@ def sft_row(task: Task, proposal: Mapping[str, Any], style: str) -> Row:
     }
 
 
-def task_row(task: Task, dialect: str, style: str, difficulty: str | None) -> Row:
-    """A row of `tasks_*.parquet`; `difficulty` is None where no kernel was proposed."""
+def task_row(task: Task, dialect: str, style: str, difficulty: str | None, solved: float | None = None) -> Row:
+    """A row of `tasks_*.parquet`; `difficulty` is None where no kernel was proposed, `solved` where none was judged."""
     return _about(task) | {
         "difficulty": difficulty,
+        "solved": solved,
         "prompt": build_prompt(task, dialect, style),
         "task": task.model_dump_json(),
     }
@@ -167,6 +213,7 @@ def _about(task: Task) -> Row:
         "ops": list(task.ops),
         "origin": task.origin,
         "licence": task.licence,
+        "revision": task.revision,
     }
 
 

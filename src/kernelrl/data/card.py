@@ -44,6 +44,7 @@ def write(folder: Path, name: str, summary: Mapping[str, Any]) -> None:
         _markdown(("stage", "", "number"), funnel(summary)),
         *(f"![{title}](plots/{file})" for title, file in plots),
         *_contamination(folder / CONTAMINATION),
+        *_provenance(folder, tables),
         "## How it was made",
         "`manifest.json` holds every setting, the seed, versions and digests: the same verdicts and seed give the same "
         "rows." + (" `dropped.jsonl` says what was left out, and why." if (folder / "dropped.jsonl").exists() else ""),
@@ -81,7 +82,7 @@ def _front_matter(folder: Path, name: str, dialects: set[str], tables: Mapping[s
     licences = sorted((licence or "unknown").lower() for licence in found)
     size = next((label for limit, label in SIZES if sum(tables.values()) < limit), "n>1M")
     configs = []
-    for kind in ("sft", "tasks"):
+    for kind in ("sft", "tasks", "preferences", "labels", "refinements"):
         files = [
             {"split": split, "path": f"{kind}_{split}.parquet"}
             for split in ("train", "heldout")
@@ -113,6 +114,28 @@ def _statuses(rows: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(f"{number:,} {status}" for status, number in counts.most_common()) or "none is in this set"
 
 
+def _provenance(folder: Path, tables: Iterable[str]) -> list[str]:
+    """Under which licences the rows' tasks are, and where and from which revision they come; the largest first."""
+    licences: Counter[tuple[str, str]] = Counter()
+    origins: Counter[tuple[str, str]] = Counter()
+    for table in sorted(tables):
+        named = pq.read_schema(folder / f"{table}.parquet").names
+        columns = [name for name in ("licence", "origin", "revision") if name in named]
+        for row in iterate_table(folder / f"{table}.parquet", columns):
+            licences[table, row["licence"] or "unknown"] += 1
+            if table.startswith("tasks_"):
+                origins[row["origin"].partition(":")[0], row.get("revision") or ""] += 1
+    by_licence = [(licence, table, number) for (table, licence), number in licences.most_common()]
+    by_origin = [(origin, revision or "made here", number) for (origin, revision), number in origins.most_common(50)]
+    return [
+        "## Licences",
+        "Of the programs that the rows are made from, as their origins publish them (SPDX).",
+        _markdown(("licence", "table", "rows"), by_licence),
+        "## Origins",
+        _markdown(("origin", "revision", "tasks"), by_origin),
+    ]
+
+
 def _contamination(path: Path) -> list[str]:
     if not path.exists():
         return []
@@ -122,12 +145,11 @@ def _contamination(path: Path) -> list[str]:
         (entry["name"], entry["tasks"], *(entry["matched_by_kind"][kind] for kind in kinds), entry["dropped"])
         for entry in report["benchmarks"]
     ]
-    missing = ", ".join(report["not_compared"])
     return [
         "## Contamination",
         f"{report['tasks']:,} training tasks were compared. Those that match, by the strongest kind of match:",
         _markdown(("benchmark", "its tasks", *kinds, "dropped"), rows),
-        f"`{path.name}` lists the matches." + (f" Not compared with: {missing}." if missing else ""),
+        f"`{path.name}` lists the matches. " + ". ".join(note[0].upper() + note[1:] for note in report["notes"]) + ".",
     ]
 
 

@@ -9,8 +9,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +21,30 @@ from omegaconf import DictConfig
 
 from kernelrl.configs import read_node, to_dict
 from kernelrl.console import console
-from kernelrl.data import decontamination, filters, sources
+from kernelrl.data import decontamination, filters, repairs, revisions, shards, sources
 from kernelrl.data.build import DROPPED, build, dropped_line
 from kernelrl.data.card import terminal_table
 from kernelrl.data.decontamination import Benchmark
 from kernelrl.data.licences import is_allowed
 from kernelrl.data.selection import make_selector
+from kernelrl.data.shards import Shard
+from kernelrl.data.stored import StoredTasks
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, PROPOSALS, TASKS, Row, verdict_columns, write_table
-from kernelrl.data.teachers import Teacher, make_teacher
+from kernelrl.data.teachers import Asked, Teacher, make_teacher
 from kernelrl.data.tokens import make_counter
 from kernelrl.data.verification import Proposed, Verifier
-from kernelrl.errors import UserError
+from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.executor import make_executor
 from kernelrl.executor.api import deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
+from kernelrl.policies.backends.settings import NOT_DECIDING
 from kernelrl.policies.prompts import build_prompt
 from kernelrl.records import Ledger, digest, write_atomically
-from kernelrl.stage_folder import is_done, open_stage, read_figures
+from kernelrl.stage_folder import DONE, SETTINGS, is_done, open_stage, read_figures, read_settings
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
+
+log = logging.getLogger(__name__)
 
 
 def run(cfg: DictConfig) -> Path:
@@ -48,7 +56,13 @@ def run(cfg: DictConfig) -> Path:
     """
     select = make_selector(cfg.selection, cfg.curate.timing)
     count_tokens = make_counter(cfg.curate.tokenizer, cfg.model)
-    verified = _verified(cfg)
+    shard = Shard.parse(cfg.curate.shard)
+    if cfg.curate.merge:
+        shards.merge(Path(cfg.curate.verified), _settings(cfg))
+    verified = _verified(cfg, shard)
+    if shard is not None:
+        console.print(f"shard {shard} is verified in {verified}; `kernelrl curate merge …` makes one of all")
+        return verified
     settings = {
         "seed": cfg.seed,
         "proposals": digest(verified / PROPOSALS),
@@ -58,30 +72,47 @@ def run(cfg: DictConfig) -> Path:
         "tokenizer": cfg.curate.tokenizer,
         "difficulty": cfg.curate.difficulty,
         "min_reasoning": cfg.curate.min_reasoning,
+        "repairs": cfg.curate.repairs,
     }
+    _set_aside(Path(cfg.curate.folder), read_figures(verified).get("superseded", []))
     way_out = "choose another curate.folder= (nothing is judged again), or delete that folder"
     with open_stage("curate", cfg.curate.folder, settings, way_out) as stage:
         if not stage.done:
-            stage.finish(build(cfg, verified, select, count_tokens, stage.path))
+            second_turns = repairs.make(cfg, verified, _executor_settings(cfg))
+            stage.finish(build(cfg, verified, select, count_tokens, stage.path, second_turns))
         console.print(terminal_table(read_figures(stage.path)))
         return stage.path
+
+
+def _set_aside(folder: Path, superseded: list[str]) -> None:
+    """Have a data set made again that was made from fewer proposals, before the verification was opened once more."""
+    if is_done(folder) and read_settings(folder).get("proposals") in superseded:
+        log.warning("%s was made from fewer proposals: it is made again", folder)
+        for name in (DONE, SETTINGS):
+            (folder / name).unlink()
 
 
 def make_teachers(cfg: DictConfig) -> list[tuple[Teacher, str]]:
     """The teachers that curation asks, each with a dialect.
 
     Raises:
-        UserError: no such teacher, or it does not write the dialect.
+        UserError: no such teacher, it does not write the dialect, or two have the same name.
     """
-    return [(make_teacher(each.teacher, dialect), dialect) for each in cfg.curate.teachers for dialect in each.dialects]
+    made = [(make_teacher(each.teacher, dialect), dialect) for each in cfg.curate.teachers for dialect in each.dialects]
+    for name, count in Counter((teacher.name, dialect) for teacher, dialect in made).items():
+        if count > 1:
+            raise UserError(
+                f"curate.teachers: {count} are called {name[0]!r} in {name[1]}; give each a label of its own"
+            )
+    return made
 
 
-def _verified(cfg: DictConfig) -> Path:
-    """The folder of verified proposals, made now unless it is there."""
-    settings = {
+def _settings(cfg: DictConfig) -> dict[str, Any]:
+    """All that decides the proposals and their verdicts."""
+    return {
         "seed": cfg.seed,
         "tasks": cfg.tasks,
-        "teachers": cfg.curate.teachers,
+        "teachers": [{**each, "teacher": _deciding(each["teacher"])} for each in to_dict(cfg.curate)["teachers"]],
         "prompt": cfg.prompt,
         "executor": deciding_settings(_executor_settings(cfg)),
         "licences": cfg.curate.licences,
@@ -90,49 +121,102 @@ def _verified(cfg: DictConfig) -> Path:
         "filters": cfg.filters,
         "decontamination": decontamination.deciding_settings(cfg.decontamination),
     }
-    if is_done(cfg.curate.verified):
-        with open_stage("curate", cfg.curate.verified, settings) as stage:
-            return stage.path
+
+
+def _deciding(teacher: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a teacher's config that decides its answers: a limit of cost may be raised, and a server may move."""
+    return {key: value for key, value in teacher.items() if key not in NOT_DECIDING | {"max_cost"}}
+
+
+def _verified(cfg: DictConfig, shard: Shard | None) -> Path:
+    """The folder of verified proposals, made now unless it is there."""
+    settings, folder = _settings(cfg), Path(cfg.curate.verified)
+    if shard is not None:
+        settings, folder = settings | {"shard": str(shard)}, shard.folder(folder)
+    if is_done(folder):
+        with open_stage("curate", folder, settings) as stage:
+            figures = read_figures(stage.path)
+            if (
+                not cfg.curate.reopen
+                or "shards" in figures
+                or not figures.get("unanswered", 0) + figures.get("not_judged", 0)
+            ):
+                return stage.path
+        log.warning(
+            "%s: %d questions without an answer and %d kernels without a verdict: they are tried again",
+            *(folder, figures["unanswered"], figures["not_judged"]),
+        )
     teachers = make_teachers(cfg)
     split = sources.load(cfg.tasks)
     build_prompt(split.train[0], cfg.dialect, cfg.prompt.style)
-    with open_stage("curate", cfg.curate.verified, settings) as stage:
-        train, heldout, task_figures = _draw_tasks(cfg, split, stage.path)
-        stage.finish(task_figures | _verify(cfg, train, heldout, teachers, stage.path))
+    with open_stage("curate", folder, settings) as stage:
+        revisions.require_same(stage.path, {task.revision for task in (*split.train, *split.heldout)})
+        proposals = stage.path / PROPOSALS
+        task_figures = _draw_tasks(cfg, split, shard, stage.path)
+        del split  # from here on tasks are read from their file
+        train, heldout = (StoredTasks(stage.path / TASKS, name) for name in ("train", "heldout"))
+        earlier = [*read_figures(stage.path).get("superseded", []), digest(proposals)] if proposals.exists() else []
+        figures = _verify(cfg, shard, train, heldout, teachers, stage.path)
+        _require_few_failures(figures, cfg.curate.max_failed, stage.path)
+        superseded = [each for each in earlier if each != digest(proposals)]
+        stage.finish(task_figures | figures | {"superseded": superseded})
         return stage.path
 
 
+def _require_few_failures(figures: Mapping[str, Any], most: float, folder: Path) -> None:
+    """A storm of rate limits or a lost machine must not end as a small data set.
+
+    Raises:
+        InfrastructureError: more than the share `most` of the questions has no answer, or of the kernels no verdict.
+    """
+    for what, failed, total in (
+        (_and_why("questions to teachers have no answer", figures), figures["unanswered"], figures["questions"]),
+        ("kernels have no verdict", figures["not_judged"], figures["proposals"]),
+    ):
+        if failed > most * total:
+            raise InfrastructureError(
+                f"curate: {failed} of {total} {what} (curate.max_failed={most}); the rest is kept in {folder}: "
+                "run the same command again to try these once more"
+            )
+
+
+def _and_why(what: str, figures: Mapping[str, Any]) -> str:
+    """With the kinds of failures, by number."""
+    kinds = ", ".join(f"{number} {kind}" for kind, number in figures["failures"].items())
+    return f"{what}: {kinds}" if kinds else what
+
+
 def _executor_settings(cfg: DictConfig) -> dict[str, Any]:
-    return to_dict(cfg.executor) | {"timing": cfg.curate.timing}
+    return to_dict(cfg.executor) | {"timing": cfg.curate.timing, "sanitize": cfg.curate.sanitize}
 
 
-def _draw_tasks(
-    cfg: DictConfig, split: sources.TaskSplit, folder: Path
-) -> tuple[list[Task], list[Task], dict[str, Any]]:
-    """The training and held-out tasks that are worth it, and counts; the others go to `dropped.jsonl` with a reason."""
+def _draw_tasks(cfg: DictConfig, whole: sources.TaskSplit, shard: Shard | None, folder: Path) -> dict[str, Any]:
+    """Write the tasks that are worth it to `tasks.parquet`, the others to `dropped.jsonl` with a reason; the counts."""
+    split = whole if shard is None else shard.split(whole)
     settings = read_node(filters.FilterSettings, cfg.filters, "filters")
     probed = filters.probe_all([*split.heldout, *split.train], settings, folder / "filters.jsonl")
     why = {task: f"filter: {reason}" for task, reason in probed.items() if reason}
     if cfg.curate.licences is not None:
         why |= {task.id: "licence" for task in split.train if not is_allowed(task.licence, cfg.curate.licences)}
     heldout = _first([task for task in split.heldout if task.id not in why], split.num_heldout, why)
-    held_compositions = {_composition(task) for task in heldout}
+    kept_apart = heldout if shard is None else whole.heldout  # what other shards hold out is not known here
+    held_compositions = {_composition(task) for task in kept_apart}
     why = {task.id: "held-out composition" for task in split.train if _composition(task) in held_compositions} | why
     passing = [task for task in split.train if task.id not in why]
-    clean, _ = decontamination.apply(passing, [Benchmark("heldout", tuple(heldout))], cfg.decontamination, folder)
+    clean, _ = decontamination.apply(passing, [Benchmark("heldout", tuple(kept_apart))], cfg.decontamination, folder)
     kept = {task.id for task in clean}
     why |= {task.id: "contaminated" for task in passing if task.id not in kept}
     train = _first(clean, split.num_train, why)
 
-    rows = [{"split": "train", "task": task.model_dump_json()} for task in train]
-    rows += [{"split": "heldout", "task": task.model_dump_json()} for task in heldout]
+    chosen = (("train", train), ("heldout", heldout))
+    rows = ({"split": name, "task": task.model_dump_json()} for name, tasks in chosen for task in tasks)
     write_table(folder / TASKS, rows, DRAWN_COLUMNS)
     drawn = [*split.train, *split.heldout]
     lines = [dropped_line("task", task.id, why[task.id]) for task in drawn if task.id in why]
     write_atomically(folder / DROPPED, "".join(lines))
     counts = Counter(why[task.id] for task in drawn if task.id in why)
     figures = {"source_skipped": split.skipped, "tasks_drawn": len(drawn), "tasks_dropped": dict(counts)}
-    return train, heldout, figures | {"tasks_train": len(train), "tasks_heldout": len(heldout)}
+    return figures | {"tasks_train": len(train), "tasks_heldout": len(heldout)}
 
 
 def _first(tasks: list[Task], number: int | None, why: dict[str, str]) -> list[Task]:
@@ -149,40 +233,70 @@ def _composition(task: Task) -> object:
 
 
 def _verify(
-    cfg: DictConfig, train: list[Task], heldout: list[Task], teachers: list[tuple[Teacher, str]], folder: Path
+    cfg: DictConfig,
+    shard: Shard | None,
+    train: Sequence[Task],
+    heldout: Sequence[Task],
+    teachers: list[tuple[Teacher, str]],
+    folder: Path,
 ) -> dict[str, Any]:
     """Have the teachers' proposals judged and write them all down in order; returns the counts."""
     statuses: Counter[str] = Counter()
+    checks: Counter[str] = Counter()
     machines: set[str] = set()
 
     def rows() -> Iterator[Row]:
         wanted = (("train", train, cfg.curate.num_triples), ("heldout", heldout, cfg.curate.num_heldout_triples))
-        for split, tasks, limit in wanted:
+        for split, tasks, number in wanted:
+            limit = number if shard is None else shard.of(number)
             for proposed, verdict in verifier.verify(tasks, teachers, limit, f"verifying {split} kernels"):
                 statuses[verdict.status] += 1
+                checks.update(verdict.checks)
                 machines.add(verdict.machine)
-                yield {"split": split} | _proposal_row(proposed, verdict)
+                yield {"split": split} | proposal_row(proposed, verdict)
             if not statuses["correct"] + statuses["not_run"] and cfg.curate.num_triples != 0:
+                _require_few_failures(_left_open(teachers, statuses), cfg.curate.max_failed, folder)
                 raise UserError(
                     f"curate: no triple out of {statuses.total()} proposals ({dict(statuses)}); see {folder}/records"
                 )
 
     with make_executor(_executor_settings(cfg)) as executor, Heartbeat(executor, folder):
-        verifier = Verifier(executor, Ledger(folder / "records"), cfg.prompt.style)
+        workers = cfg.executor.workers or os.cpu_count() or 1
+        verifier = Verifier(executor, Ledger(folder / "records"), cfg.prompt.style, workers)
         write_table(folder / PROPOSALS, rows(), PROPOSAL_COLUMNS)
-    return {
-        "proposals": statuses.total(),
+    if cfg.curate.sanitize and statuses["correct"] and not checks:
+        log.warning(
+            f"curate.sanitize=true, and none of {statuses['correct']} right kernels has passed a check of its memory "
+            "or threads; see `kernelrl doctor` (only C++ and Triton on the CPU are looked at again)"
+        )
+    return _left_open(teachers, statuses) | {
         "proposals_by_status": dict(statuses.most_common()),
+        "proposals_by_check": dict(sorted(checks.items())),
         "machines": sorted(machines),
         "teachers": {f"{teacher.name}, {dialect}": teacher.summary() for teacher, dialect in teachers},
     }
 
 
-def _proposal_row(proposed: Proposed, verdict: Verdict) -> Row:
+def _left_open(teachers: Sequence[tuple[Teacher, str]], statuses: Mapping[str, int]) -> dict[str, Any]:
+    """How many questions and proposals there were, and how many of them another run tries again."""
     return {
+        "questions": sum(teacher.questions for teacher, _ in teachers),
+        "unanswered": sum(teacher.unanswered for teacher, _ in teachers),
+        "failures": dict(sum((Counter(teacher.summary().get("failed", {})) for teacher, _ in teachers), Counter())),
+        "proposals": sum(statuses.values()),
+        "not_judged": statuses.get("infrastructure", 0),
+    }
+
+
+def proposal_row(proposed: Proposed, verdict: Verdict) -> Row:
+    """The row of a judged proposal in `proposals.parquet`, but for its split."""
+    asked = proposed.proposal.asked
+    about = dict.fromkeys(field.name for field in fields(Asked)) if asked is None else asdict(asked)
+    return about | {
         "task_id": proposed.task.id,
         "dialect": proposed.dialect,
         "teacher": proposed.teacher,
+        "kernel_level": proposed.proposal.level,
         "completion": proposed.proposal.completion(),
         "reasoning": proposed.proposal.reasoning,
         "kernel": proposed.proposal.source,

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from kernelrl.console import track
 from kernelrl.data.decontamination.program import normalise
+from kernelrl.data.idle import find_idle
 from kernelrl.data.workers import Limits, Lost, run_apart
 from kernelrl.records import write_atomically
 from kernelrl.task import Task
@@ -37,6 +38,7 @@ DropReason = Literal[
     "too_fast",
     "does_not_compile",
     "compiled_differs",
+    "idle_operator",  # one may be left out, and nothing changes
 ]
 NUM_TIMED_RUNS = 5
 FAR_BEYOND = 10
@@ -107,7 +109,11 @@ def _duplicates(tasks: Sequence[Task]) -> set[str]:
 def _probe(tasks: Sequence[Task], settings: FilterSettings) -> Iterator[tuple[Task, DropReason | None]]:
     """Tasks and why to drop them, as they come."""
     limits = Limits(settings.timeout_s + GRACE_S, settings.memory_mb)
-    lost: dict[str, DropReason] = {"out of time": "too_slow", "its worker process died": "crashes"}
+    lost: dict[str, DropReason] = {
+        "out of time": "too_slow",
+        "its worker process died": "crashes",
+        "an exception": "does_not_run",
+    }
     for results in run_apart(partial(_probe_task, settings=settings), tasks, limits):
         for task, result in results:
             reason = lost[result.reason] if isinstance(result, Lost) else result
@@ -172,6 +178,14 @@ def _reasons(source: str, settings: FilterSettings) -> Iterator[DropReason]:
             yield "too_fast"
         if settings.compile:
             yield from _compiled_reasons(model, inputs, outputs, settings)
+        if "idle_operator" not in settings.ignore and find_idle(
+            program, source, model, inputs, partial(_same, settings=settings)
+        ):
+            yield "idle_operator"
+
+
+def _same(output: torch.Tensor, other: torch.Tensor, settings: FilterSettings) -> bool:
+    return output.shape == other.shape and _share_apart(output, other, settings) == 0
 
 
 def _compiled_reasons(

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
-from kernelrl.data.rewriting import find_function, rename
+from kernelrl.data.decontamination.program import imported_names
+from kernelrl.data.rewriting import bound_names, find_function, rename
 
 _RESERVED = ("Model", "get_inputs", "get_init_inputs")
 
@@ -72,9 +73,9 @@ class _File:
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self.binders: dict[str, list[int]] = {}
         for index, node in enumerate(tree.body):
-            for name in _bound(node):
+            for name in bound_names(node):
                 self.binders.setdefault(name, []).append(index)
-        self.origins = dict(pair for node in ast.walk(tree) for pair in _origins(node))
+        self.origins = imported_names(tree)
 
     def is_module(self, definition: ast.ClassDef, seen: tuple[str, ...] = ()) -> bool:
         for base in definition.bases:
@@ -97,7 +98,7 @@ class _File:
         for index in used:
             if foreign := _foreign_import(self.body[index], self.packages):
                 return Unusable(name, line, *foreign)
-        bound = {bound for index in used for bound in _bound(self.body[index])}
+        bound = {bound for index in used for bound in bound_names(self.body[index])}
         if taken := sorted(bound & set(_RESERVED) - {name}):
             return Unusable(name, line, "name_taken", taken[0])
         text = self._text(used, names | {name})
@@ -158,39 +159,6 @@ class _File:
         decorators = node.decorator_list if isinstance(node, ast.ClassDef | ast.FunctionDef) else []
         first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
         return "".join(self.lines[first - 1 : node.end_lineno]).rstrip()
-
-
-def _bound(node: ast.stmt) -> list[str]:
-    """Names that a statement at the top of a file gives."""
-    match node:
-        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-            return [name]
-        case ast.Import(names=names) | ast.ImportFrom(names=names):
-            return [alias.asname or alias.name.partition(".")[0] for alias in names]
-        case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
-            inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.ExceptHandler)]
-            stored = [part.id for part in ast.walk(node) if _is_store(part) and isinstance(part, ast.Name)]
-            statements = [part for child in inner for part in ast.walk(child) if isinstance(part, ast.stmt)]
-            simple = (ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom)
-            return stored + [name for part in statements if isinstance(part, simple) for name in _bound(part)]
-    return [part.id for part in ast.walk(node) if _is_store(part) and isinstance(part, ast.Name)]
-
-
-def _is_store(node: ast.AST) -> bool:
-    return isinstance(getattr(node, "ctx", None), ast.Store)
-
-
-def _origins(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """What imported names stand for: `nn` -> `torch.nn`."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            yield (
-                alias.asname or alias.name.partition(".")[0],
-                alias.name if alias.asname else alias.name.partition(".")[0],
-            )
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        for alias in node.names:
-            yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
 
 def _global_names(node: ast.stmt) -> set[str]:

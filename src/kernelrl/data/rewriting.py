@@ -7,9 +7,6 @@ import io
 import tokenize
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import TypeVar
-
-Node = TypeVar("Node", bound=ast.AST)
 
 
 def rename(source: str, names: Mapping[str, str]) -> str:
@@ -45,6 +42,10 @@ def replace_expressions(source: str, texts: Mapping[ast.expr, str]) -> str:
     return whole.decode()
 
 
+def parse_expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
 def find_class(tree: ast.Module, name: str) -> ast.ClassDef | None:
     return next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
 
@@ -53,12 +54,38 @@ def find_function(body: Sequence[ast.stmt], name: str) -> ast.FunctionDef | None
     return next((node for node in body if isinstance(node, ast.FunctionDef) and node.name == name), None)
 
 
-def without_class_in_super(node: Node) -> Node:
-    """The same node, changed in place: `super(Model, self)` becomes `super()`, which also holds in another class."""
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "super":
-            call.args = []
-    return node
+def find_forward(source: str) -> ast.FunctionDef | None:
+    """`Model.forward` of a program; None: it is not written there."""
+    model = find_class(ast.parse(source), "Model")
+    return find_function(model.body, "forward") if model else None
+
+
+def bound_names(node: ast.stmt) -> list[str]:
+    """Names that a statement at the top of a file gives."""
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return [name]
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return [alias.asname or alias.name.partition(".")[0] for alias in names]
+        case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
+            inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.ExceptHandler)]
+            statements = [part for child in inner for part in ast.walk(child) if isinstance(part, ast.stmt)]
+            simple = (ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom)
+            return stored_names(node) + [
+                name for part in statements if isinstance(part, simple) for name in bound_names(part)
+            ]
+    return stored_names(node)
+
+
+def stored_names(node: ast.AST) -> list[str]:
+    """Names that are assigned to in it, in order."""
+    return [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
+
+
+def loaded_names(*nodes: ast.AST) -> set[str]:
+    """Names that are read."""
+    parts = (part for node in nodes for part in ast.walk(node))
+    return {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
 
 
 def to_positional(

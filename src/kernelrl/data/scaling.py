@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from math import prod
 
-from kernelrl.data.rewriting import replace_expressions
+from kernelrl.data.rewriting import find_function, loaded_names, replace_expressions
 from kernelrl.task import SHAPE_RANGES, Task
 
 SIZE = 64
@@ -75,5 +75,5 @@ def _evaluate(node: ast.expr) -> int | None:
 
 
 def _read_by_inputs(tree: ast.Module) -> set[str]:
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "get_inputs"]
-    return {part.id for node in functions for part in ast.walk(node) if isinstance(part, ast.Name)}
+    draw = find_function(tree.body, "get_inputs")
+    return loaded_names(draw) if draw else set()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ Row = dict[str, Any]
 SFT_TRAIN, SFT_HELDOUT = "sft_train.parquet", "sft_heldout.parquet"
 TASKS_TRAIN, TASKS_HELDOUT = "tasks_train.parquet", "tasks_heldout.parquet"
 """Files of a data set folder."""
+PREFERENCES_TRAIN, LABELS_TRAIN = "preferences_train.parquet", "labels_train.parquet"
+REFINEMENTS_TRAIN = "refinements_train.parquet"
+"""Of a data set folder where there is a row for them."""
 TASKS, PROPOSALS = "tasks.parquet", "proposals.parquet"
 """Files of a folder of verified proposals."""
 
@@ -44,8 +48,20 @@ _ABOUT_TASK = [
     ("difficulty", pa.string()),
     ("origin", pa.string()),
     ("licence", pa.string()),
+    ("revision", pa.string()),
 ]
-TASK_COLUMNS = pa.schema([*_ABOUT_TASK, ("prompt", _MESSAGES), ("task", pa.string())])
+_ABOUT_PROPOSAL = [
+    ("teacher", pa.string()),
+    ("kernel_level", pa.string()),
+    ("model", pa.string()),
+    ("request", pa.string()),
+    ("prompt_tokens", pa.int64()),
+    ("completion_tokens", pa.int64()),
+    ("finish", pa.string()),
+]
+"""Who wrote the kernel, at which level of optimisation, and what the answer took; null where no model was asked."""
+TASK_COLUMNS = pa.schema([*_ABOUT_TASK, ("solved", pa.float64()), ("prompt", _MESSAGES), ("task", pa.string())])
+"""`solved` is the share of the task's judged proposals that are correct; null where there is none."""
 SFT_COLUMNS = pa.schema(
     [
         ("prompt", _MESSAGES),
@@ -56,9 +72,44 @@ SFT_COLUMNS = pa.schema(
         ("reasoning_tokens", pa.int64()),
         ("kernel", pa.string()),
         ("verdict", VERDICT),
-        ("teacher", pa.string()),
+        *_ABOUT_PROPOSAL,
         ("seed", pa.int64()),
         ("selected_by", pa.string()),
+        ("record", pa.string()),
+    ]
+)
+_ABOUT_QUESTION = [
+    (name, pa.string()) for name in ("task_id", "category", "difficulty", "origin", "licence", "dialect")
+]
+PREFERENCE_COLUMNS = pa.schema(
+    [
+        ("prompt", _MESSAGES),
+        ("chosen", _MESSAGES),
+        ("rejected", _MESSAGES),
+        ("why", pa.string()),
+        *_ABOUT_QUESTION,
+        ("chosen_record", pa.string()),
+        ("rejected_record", pa.string()),
+    ]
+)
+LABEL_COLUMNS = pa.schema(
+    [
+        ("prompt", _MESSAGES),
+        ("completion", _MESSAGES),
+        ("label", pa.bool_()),
+        ("status", pa.string()),
+        *_ABOUT_QUESTION,
+        ("record", pa.string()),
+    ]
+)
+REFINEMENT_COLUMNS = pa.schema(
+    [
+        ("prompt", _MESSAGES),
+        ("completion", _MESSAGES),
+        ("status", pa.string()),
+        *_ABOUT_QUESTION,
+        ("teacher", pa.string()),
+        ("wrong_record", pa.string()),
         ("record", pa.string()),
     ]
 )
@@ -68,7 +119,7 @@ PROPOSAL_COLUMNS = pa.schema(
         ("split", pa.string()),
         ("task_id", pa.string()),
         ("dialect", pa.string()),
-        ("teacher", pa.string()),
+        *_ABOUT_PROPOSAL,
         ("completion", pa.string()),
         ("reasoning", pa.string()),
         ("kernel", pa.string()),
@@ -146,6 +197,43 @@ def read_references(path: Path | None, needed: bool) -> dict[str, list[str]]:
     for row in read_table(path, ["task_id", "kernel"]):
         references[row["task_id"]].append(row["kernel"])
     return {id: list(dict.fromkeys(kernels)) for id, kernels in references.items()}
+
+
+def read_json_lines(path: Path, skip: Callable[[str], None] | None = None) -> Iterator[tuple[int, Row]]:
+    """The objects of a JSON Lines file, each with the number of its line; empty lines are passed over.
+
+    Args:
+        skip: told where a line is that is not valid UTF-8, which is then passed over; None: that is an error too.
+
+    Raises:
+        UserError: a line is no JSON object.
+    """
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if line.strip():
+            try:
+                row = json.loads(line.decode())
+            except UnicodeDecodeError as error:
+                if skip is None:
+                    raise UserError(f"{path}: line {number} is not valid UTF-8 ({error})") from None
+                skip(f"{path}:{number}")
+                continue
+            except ValueError as error:
+                raise UserError(f"{path}: line {number} is not JSON ({error}); give one object per line") from None
+            if not isinstance(row, dict):
+                raise UserError(f"{path}: line {number} is no JSON object; give one object per line")
+            yield number, row
+
+
+def decode(table: pa.Table) -> Iterator[Row | None]:
+    """Rows of a table that others have written; None for a row with text that is not valid UTF-8."""
+    try:
+        yield from table.to_pylist()
+    except UnicodeDecodeError:
+        for number in range(table.num_rows):
+            try:
+                yield from table.slice(number, 1).to_pylist()
+            except UnicodeDecodeError:
+                yield None
 
 
 def iterate_table(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row]:

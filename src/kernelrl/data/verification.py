@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 import logging
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby
+from threading import Lock
 
 from kernelrl import __version__
 from kernelrl.candidate import Candidate
@@ -21,8 +23,8 @@ from kernelrl.verdict import Verdict
 
 log = logging.getLogger(__name__)
 
-BATCH = 32
-"""Proposals that the executor gets at once."""
+AHEAD = 8
+"""Tasks handed to the executor for each of its workers: while one waits for the slowest, the others have work."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,12 @@ class Verifier:
 
     Args:
         prompt_style: of the prompts that the ledger names.
+        workers: that judge, on each of the executor's machines.
     """
 
-    def __init__(self, executor: Executor, ledger: Ledger, prompt_style: str):
-        self._executor, self._ledger, self._style = executor, ledger, prompt_style
+    def __init__(self, executor: Executor, ledger: Ledger, prompt_style: str, workers: int):
+        self._executor, self._ledger, self._style, self._workers = executor, ledger, prompt_style, workers
+        self._lock = Lock()
         self._known = {record.id: record.verdict for record in ledger if record.verdict.status != "infrastructure"}
         if ledger.skipped:
             log.warning(
@@ -61,35 +65,50 @@ class Verifier:
     ) -> Iterator[tuple[Proposed, Verdict]]:
         """Proposals and their verdicts, in order of the tasks; of equal proposals the first.
 
+        The executor always has a window of tasks to work on, which slides on with the first of them that is not
+        finished; how wide it is, and what finishes first, does not change what comes out. With a limit, no task is
+        begun that would not be needed if all kernels in the window were right.
+
         Args:
             teachers: who is asked, and for which dialect.
-            limit: stop after the batch that completes so many correct kernels; None: verify every proposal.
+            limit: stop after the task that completes so many correct kernels; None: verify every proposal.
         """
         if limit == 0:
             return
-        proposals = self._without_repeats(propose(tasks, teachers))
-        asked, correct, dropped = "", 0, 0
-        with track(len(tasks) if limit is None else limit, description) as progress:
-            while (limit is None or correct < limit) and (batch := list(islice(proposals, BATCH))):
-                self._judge(batch)
-                verdicts = [self._known[proposed.id] for proposed in batch]
-                found = sum(verdict.correct for verdict in verdicts)
-                correct, dropped = correct + found, dropped + len(batch) - found
-                new_tasks = {proposed.task.id for proposed in batch} - {asked}
-                asked = batch[-1].task.id
-                progress.advance(len(new_tasks) if limit is None else found, f"{correct} correct, {dropped} dropped")
-                yield from zip(batch, verdicts, strict=True)
+        groups = groupby(propose(tasks, teachers), key=lambda proposed: proposed.task.id)
+        batches = (_without_repeats(batch) for _, batch in groups)
+        waiting: deque[tuple[list[Proposed], Future[list[Verdict]]]] = deque()
+        correct = dropped = 0
+        pool = ThreadPoolExecutor(self._capacity())
+        try:
+            with track(len(tasks) if limit is None else limit, description) as progress:
+                while limit is None or correct < limit:
+                    ahead, capacity = sum(len(batch) for batch, _ in waiting), self._capacity()
+                    while len(waiting) < capacity and (limit is None or correct + ahead < limit):
+                        if (following := next(batches, None)) is None:
+                            break
+                        waiting.append((following, pool.submit(self._judge, following)))
+                        ahead += len(following)
+                    if not waiting:
+                        return
+                    batch, judged = waiting.popleft()
+                    verdicts = judged.result()
+                    found = sum(verdict.correct for verdict in verdicts)
+                    correct, dropped = correct + found, dropped + len(batch) - found
+                    progress.advance(1 if limit is None else found, f"{correct} correct, {dropped} dropped")
+                    yield from zip(batch, verdicts, strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
-    def _without_repeats(self, proposals: Iterator[Proposed]) -> Iterator[Proposed]:
-        seen: set[str] = set()
-        for proposed in proposals:
-            if proposed.id not in seen:
-                seen.add(proposed.id)
-                yield proposed
+    def _capacity(self) -> int:
+        """Tasks that keep every machine busy; machines may come and go."""
+        machines = sum(node.alive for node in self._executor.health())
+        return AHEAD * self._workers * max(machines, 1)
 
-    def _judge(self, batch: list[Proposed]) -> None:
-        """Add the verdicts on a batch to the ledger and to what is known, as they come."""
-        pending = [proposed for proposed in batch if proposed.id not in self._known]
+    def _judge(self, batch: list[Proposed]) -> list[Verdict]:
+        """Verdicts on one task's proposals; those that are new go to the ledger as they come."""
+        verdicts = {each.id: self._known.pop(each.id) for each in batch if each.id in self._known}
+        pending = [proposed for proposed in batch if proposed.id not in verdicts]
         requests = [
             Request(
                 task=proposed.task,
@@ -112,17 +131,31 @@ class Verifier:
                 machine=verdict.machine,
                 version=__version__,
             )
-            self._ledger.append([record])
-            self._known[record.id] = verdict
+            with self._lock:
+                self._ledger.append([record])
+            verdicts[record.id] = verdict
+        return [verdicts[proposed.id] for proposed in batch]
 
 
-def propose(tasks: Sequence[Task], teachers: Sequence[tuple[Teacher, str]]) -> Iterator[Proposed]:
-    """What the teachers propose, in order of the tasks, then of the teachers."""
-    position = {task.id: index for index, task in enumerate(tasks)}
+def propose(tasks: Iterable[Task], teachers: Sequence[tuple[Teacher, str]]) -> Iterator[Proposed]:
+    """What the teachers propose, in order of the tasks, then of the teachers; no more of it is kept than their next."""
     streams = [_ask(teacher, dialect, tasks) for teacher, dialect in teachers]
-    return heapq.merge(*streams, key=lambda proposed: position[proposed.task.id])
+    following = [next(stream, None) for stream in streams]
+    for task in tasks:
+        for number, stream in enumerate(streams):
+            while (proposed := following[number]) is not None and proposed.task.id == task.id:
+                yield proposed
+                following[number] = next(stream, None)
 
 
-def _ask(teacher: Teacher, dialect: str, tasks: Sequence[Task]) -> Iterator[Proposed]:
+def _ask(teacher: Teacher, dialect: str, tasks: Iterable[Task]) -> Iterator[Proposed]:
     for task, proposal in teacher.proposals(tasks, dialect):
         yield Proposed(task, dialect, teacher.name, proposal)
+
+
+def _without_repeats(batch: Iterable[Proposed]) -> list[Proposed]:
+    """The proposals for one task; of equal ones the first."""
+    distinct: dict[str, Proposed] = {}
+    for proposed in batch:
+        distinct.setdefault(proposed.id, proposed)
+    return list(distinct.values())

@@ -13,19 +13,26 @@ import re2
 ALLOWED_INCLUDE = re2.compile(
     r"(tvm/ffi/[\w/]+\.h|torch/extension\.h|omp\.h|(imm|xmm|emm|zmm|x86)intrin\.h|arm_neon\.h|c?(math|stdint|stddef|string|float|limits)"
     r"(\.h)?|algorithm|array|vector|numeric|utility|type_traits|cfloat|climits|cstdlib|limits|tuple|functional|bit|complex|"
-    r"initializer_list|memory|iostream|cassert|stdexcept|cuda(_runtime|_fp16|_bf16)?\.h|mma\.h|cooperative_groups(/.*)?\.h|cub/cub\.cuh)"
+    r"initializer_list|memory|iostream|sstream|iomanip|cstdio|c?inttypes(\.h)?|(stdlib|stdio|assert)\.h|cassert|exception|stdexcept|"
+    r"iterator|numbers|queue|deque|list|stack|map|set|unordered_(map|set)|bitset|valarray|optional|variant|span|string_view|"
+    r"ranges|concepts|compare|new|atomic|ATen/(ATen|Parallel)\.h|torch/torch\.h|cuda(_runtime|_fp16|_bf16)?\.h|mma\.h|cooperative_groups(/.*)?\.h|cub/cub\.cuh)"
 )
+_CLOCK = rb"std::chrono|clock_gettime|gettimeofday|omp_get_w(time|tick)|_*(builtin_ia32_)?(rdtscp?|rdpmc|tpause|umwait)"
 FORBIDDEN_WORD = re2.compile(
     rb"\b(dlopen|dlsym|dlmopen|system|popen|fork|vfork|execve?|ptrace|syscall|mmap|memfd_create|pthread_create|"
     rb"at::\w*|torch::\w*|c10::|cblas_\w+|mkl_\w+|[sdcz]gemm_?|std::(thread|async|jthread)|(__)?asm(__)?|__volatile__|"
     rb"PyRun_\w+|Py[A-Z]\w+|py::|pybind11::|tvm::ffi::(Typed)?(Packed)?Function\b|link_map|_GLOBAL_OFFSET_TABLE_|_DYNAMIC|"
     rb"_r_debug|_rtld_\w+|ElfW|Elf64_\w+|__has_include|__has_embed|init_priority|"
-    rb"_*(section|alias|ifunc|constructor|destructor|weakref|naked)_*\s*[(\])])"
+    rb"_*(section|alias|ifunc|symver|constructor|destructor|weakref|naked)_*\s*[(\])]|"
+    rb"(" + _CLOCK + rb")\b)"
 )
-"""What no kernel needs: other code, threads, PyTorch or BLAS instead of computing, its own place in the binary."""
+"""No kernel needs these: other code, threads, PyTorch or BLAS instead of computing, a place in the binary, a clock."""
 _HARMLESS_OF_TORCH = re2.compile(
-    rb"at::(BFloat16|Half|Tensor)|torch::(Tensor|empty|empty_like|zeros|TensorOptions|k[A-Z]\w+|Dtype|ScalarType)"
+    rb"(at|torch)::(BFloat16|Half|Tensor|TensorOptions|k[A-Z]\w+|Dtype|ScalarType|IntArrayRef|Device|"
+    rb"empty|empty_strided|zeros|ones|full)|torch::(empty|zeros|ones|full)_like|"
+    rb"at::(parallel_for|get_num_threads|get_thread_num)"
 )
+_IS_CLOCK = re2.compile(_CLOCK)
 _SPLICE = re2.compile(rb"\\[ \t\v\f\r]*\n")
 _INCLUDE = re2.compile(rb"\s*#\s*(include(?:_next)?|embed|import)\b\s*(.*)")
 _LEXEME = re2.compile(
@@ -36,7 +43,7 @@ _REST_OF_TEXT = {quote: re2.compile(rb"(?s:(?:\\.|[^\\\n%s])*)%s?" % (quote, quo
 """By quote: what follows it in a string or a character, up to the end of the line where it is not closed."""
 
 
-def foul_includes(text: str) -> list[str]:
+def forbidden_includes(text: str) -> list[str]:
     """Include directives of C++ text that name no header of `ALLOWED_INCLUDE`."""
     found = []
     for line in _without_comments(text).split(b"\n"):
@@ -50,7 +57,7 @@ def foul_includes(text: str) -> list[str]:
     return found
 
 
-def foul_words(text: str) -> list[tuple[str, int]]:
+def forbidden_words(text: str) -> list[tuple[str, int]]:
     """Words of C++ text, outside comments and strings, that no kernel needs, each with the line of its first place."""
     code = b"".join(part if kind == "code" else _blank(part) for kind, part in _parts(text))
     found: dict[str, int] = {}
@@ -60,7 +67,8 @@ def foul_words(text: str) -> list[tuple[str, int]]:
             continue
         line += code.count(b"\n", counted, match.start())
         counted = match.start()
-        found.setdefault(match.group().decode().rstrip(" \t\n\r\v\f([])"), line)
+        word = match.group().decode().rstrip(" \t\n\r\v\f([])")
+        found.setdefault(f"{word}: a candidate has no clock" if _IS_CLOCK.fullmatch(match.group()) else word, line)
     return sorted(found.items())
 
 

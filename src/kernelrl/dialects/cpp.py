@@ -6,7 +6,7 @@ import ast
 
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.dialects import Dialect, language
-from kernelrl.dialects._cpp_text import foul_includes, foul_words
+from kernelrl.dialects._cpp_text import forbidden_includes, forbidden_words
 from kernelrl.verdict import Violation
 
 
@@ -40,8 +40,8 @@ def _string_literals(tree: ast.Module) -> list[tuple[str, int]]:
 
 
 def _check_cpp(text: str, line: int) -> list[Violation]:
-    includes = [Violation(rule="forbidden_include", evidence=found, line=line) for found in foul_includes(text)]
-    words = [Violation(rule="forbidden_cpp", evidence=name, line=line + below) for name, below in foul_words(text)]
+    includes = [Violation(rule="forbidden_include", evidence=found, line=line) for found in forbidden_includes(text)]
+    words = [Violation(rule="forbidden_cpp", evidence=name, line=line + below) for name, below in forbidden_words(text)]
     return includes + words
 
 

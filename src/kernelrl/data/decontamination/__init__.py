@@ -1,20 +1,24 @@
 """Decontamination: no training task is a task of a benchmark, however it is written.
 
-Every training task is compared with every benchmark task, in four ways (`settings.KINDS`): `exact` (the source without
+Every training task is compared with every benchmark task, in five ways (`settings.KINDS`): `exact` (the source without
 comments and layout), `ast` (the program by what it computes: `program.py`), `graph` (operator graphs isomorphic:
-`trace.py`, `graph.py`) and `near` (most token shingles shared: `near.py`).
+`trace.py`, `graph.py`), `near` (most token shingles shared: `near.py`), and `part` (a benchmark task among the
+operators of a larger one: `parts.py`). Fingerprints of well-known benchmarks are always there (`known.py`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from kernelrl.data.decontamination.inputs import Benchmark, read_benchmark, read_tasks
+from kernelrl.data.decontamination.known import read_known
 from kernelrl.data.decontamination.matching import Findings, Match, find
 from kernelrl.data.decontamination.report import make_report
 from kernelrl.data.decontamination.settings import Settings, deciding_settings, read_settings
@@ -37,6 +41,7 @@ __all__ = [
     "write",
 ]
 
+log = logging.getLogger(__name__)
 REPORT, KEPT, DROPPED = "contamination.json", "tasks.jsonl", "contaminated.jsonl"
 
 
@@ -68,6 +73,7 @@ def compare(
     """What `apply` does, without writing anything."""
     settings = read_settings(cfg)
     every = [*benchmarks, *(read_benchmark(path) for path in settings.benchmarks)]
+    every += _known(settings, {benchmark.name for benchmark in every})
     if repeated := [name for name, count in Counter(it.name for it in every).items() if count > 1]:
         raise UserError(f"two benchmarks are named {repeated[0]!r}; rename a file or folder")
     distinct: dict[str, Task] = {}
@@ -79,6 +85,27 @@ def compare(
     findings = find(list(distinct.values()), every, settings)
     kept = [task for task in tasks if task.id not in findings.dropped]
     return kept, make_report(len(distinct), every, findings, settings)
+
+
+def _known(settings: Settings, given: Collection[str]) -> list[Benchmark]:
+    """The benchmarks whose fingerprints come with kernelrl; those that are given as they are come first.
+
+    Raises:
+        UserError: there are no fingerprints of one that `known` names.
+    """
+    header, benchmarks = read_known()
+    names = {benchmark.name: benchmark for benchmark in benchmarks}
+    for name in settings.known:
+        if name not in names:
+            raise UserError(f"decontamination.known: no fingerprints of {name!r}; there are {', '.join(names)}")
+    wanted = [names[name] for name in settings.known if name not in given]
+    if (settings.shingle, settings.permutations) == (header["shingle"], header["permutations"]):
+        return wanted
+    log.warning("decontamination.shingle or permutations differ from known benchmarks': no near-duplicates of those")
+    return [
+        replace(each, fingerprints=tuple(replace(it, signature=None) for it in each.fingerprints or ()))
+        for each in wanted
+    ]
 
 
 def write(folder: Path, tasks: Sequence[Task], report: dict[str, Any], kept: Sequence[Task] | None = None) -> None:

@@ -27,7 +27,7 @@ from kernelrl.data.decontamination.settings import Settings
 from kernelrl.data.decontamination.trace import OperatorGraph, trace
 from kernelrl.data.workers import Limits, Lost, run_apart
 
-VERSION = 1
+VERSION = 2
 """Of what this folder computes: raise it when an operator graph or a hash changes."""
 CHUNK = 32
 """Tasks that a worker gets at once."""
@@ -96,17 +96,14 @@ def fingerprint_all(sources: Sequence[str], settings: Settings, title: str) -> I
 def fingerprint(source: str, settings: Settings) -> Fingerprint:
     """The fingerprint of one program, which is executed: call this in a worker process only."""
     signal.signal(signal.SIGPROF, _raise_out_of_time)
-    _alarm(settings.timeout_s)
+    signal.setitimer(signal.ITIMER_PROF, settings.timeout_s)  # processor time: a busy machine is no reason
     try:
         return _describe(source, settings, trace(source))
     except BaseException as error:  # a task may also call exit()
-        return _describe(source, settings, None, f"{type(error).__name__}: {error}"[:200], not _is_passing(error))
+        is_final = not isinstance(error, _OutOfTime | MemoryError)
+        return _describe(source, settings, None, f"{type(error).__name__}: {error}"[:200], is_final)
     finally:
-        _alarm(0.0)
-
-
-def _is_passing(error: BaseException) -> bool:
-    return isinstance(error, _OutOfTime | MemoryError)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
 class _OutOfTime(BaseException):
@@ -138,12 +135,8 @@ def _exact(source: str) -> str:
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            node.body = [it for it in node.body if not _is_text(it)]
+            node.body = [x for x in node.body if not (isinstance(x, ast.Expr) and isinstance(x.value, ast.Constant))]
     return _digest(ast.dump(tree))
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _digest(text: str) -> str:
@@ -159,7 +152,7 @@ def _compute(sources: Sequence[str], settings: Settings) -> Iterator[list[tuple[
     limits = Limits(settings.timeout_s + GRACE_S, settings.memory_mb, settings.workers)
     for results in run_apart(partial(fingerprint, settings=settings), sources, limits, CHUNK):
         yield [
-            (source, _describe(source, settings, None, result.reason, is_final=False))
+            (source, _describe(source, settings, None, result.error or result.reason, is_final=False))
             if isinstance(result, Lost)
             else (source, result)
             for source, result in results
@@ -168,7 +161,3 @@ def _compute(sources: Sequence[str], settings: Settings) -> Iterator[list[tuple[
 
 def _raise_out_of_time(signal_number: int, frame: FrameType | None) -> NoReturn:
     raise _OutOfTime("no operator graph within the time limit")
-
-
-def _alarm(seconds: float) -> None:
-    signal.setitimer(signal.ITIMER_PROF, seconds)  # processor time: a busy machine is no reason

@@ -9,6 +9,7 @@ import warnings
 from functools import lru_cache
 
 import networkx as nx
+from networkx.algorithms.isomorphism import categorical_edge_match, categorical_node_match
 
 from kernelrl.data.decontamination.trace import OperatorGraph
 
@@ -32,7 +33,8 @@ def is_isomorphic(a: OperatorGraph, b: OperatorGraph, sizes: bool) -> bool:
     if (a.labels, a.edges) == (b.labels, b.edges) and (not sizes or a.sizes == b.sizes):
         return True
     first, second = (_coloured(graph, sizes) for graph in (a, b))
-    return bool(nx.is_isomorphic(first, second, _same_colour, _same_argument))
+    same_colour, same_argument = categorical_node_match("colour", None), categorical_edge_match("argument", None)
+    return bool(nx.is_isomorphic(first, second, same_colour, same_argument))
 
 
 def _coloured(graph: OperatorGraph, sizes: bool) -> nx.DiGraph:
@@ -41,14 +43,6 @@ def _coloured(graph: OperatorGraph, sizes: bool) -> nx.DiGraph:
     seen = nx.weisfeiler_lehman_subgraph_hashes(result, "argument", "operator", ITERATIONS, include_initial_labels=True)
     nx.set_node_attributes(result, {node: tuple(hashes) for node, hashes in seen.items()}, "colour")
     return result
-
-
-def _same_colour(a: dict[str, object], b: dict[str, object]) -> bool:
-    return a["colour"] == b["colour"]
-
-
-def _same_argument(a: dict[str, object], b: dict[str, object]) -> bool:
-    return a["argument"] == b["argument"]
 
 
 def _to_networkx(graph: OperatorGraph, sizes: bool) -> nx.DiGraph:

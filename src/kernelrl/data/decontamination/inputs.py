@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from kernelrl.data.tables import read_table
+from kernelrl.data.decontamination.fingerprint import Fingerprint
+from kernelrl.data.tables import read_json_lines, read_table
 from kernelrl.errors import TaskError, UserError
 from kernelrl.task import Task
 
@@ -31,6 +31,8 @@ class Benchmark:
     tasks: tuple[Task, ...]
     path: str | None = None
     """Where they were read; None: the caller has them."""
+    fingerprints: tuple[Fingerprint, ...] | None = None
+    """Of tasks whose programs are not here (`known.py`); None: they are computed."""
 
 
 def read_benchmark(path: str | Path) -> Benchmark:
@@ -62,9 +64,12 @@ def read_tasks(path: str | Path) -> list[Task]:
     if path.is_dir():
         tasks = list(_read_folder(path))
     elif path.suffix == ".py":
-        tasks = [_read_program(path)]
+        try:
+            tasks = [Task.from_file(path)]
+        except TaskError as error:
+            raise UserError(str(error)) from None
     elif path.suffix == ".jsonl":
-        tasks = [_to_task(row, f"{path}:{number}") for number, row in _read_lines(path)]
+        tasks = [_to_task(row, f"{path}:{number}") for number, row in read_json_lines(path)]
     elif path.suffix == ".parquet":
         tasks = [_to_task(row, f"{path}:{number}") for number, row in enumerate(_read_rows(path))]
     else:
@@ -87,25 +92,6 @@ def _read_folder(folder: Path) -> Iterator[Task]:
         log.warning(f"{folder}: {len(skipped)} Python file(s) are no tasks and are not compared; first: {skipped[0]}")
 
 
-def _read_program(path: Path) -> Task:
-    try:
-        return Task.from_file(path)
-    except TaskError as error:
-        raise UserError(str(error)) from None
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise UserError(f"{path}:{number}: not JSON: {error}") from None
-            if not isinstance(row, dict):
-                raise UserError(f"{path}:{number}: not a JSON object")
-            yield number, row
-
-
 def _read_rows(path: Path) -> list[dict[str, Any]]:
     try:
         names = pq.read_schema(path).names
@@ -119,14 +105,11 @@ def _to_task(row: Mapping[str, Any], where: str) -> Task:
     text = next((row[name] for name in _SOURCES if isinstance(row.get(name), str)), None)
     if text is None:
         raise UserError(f"{where}: no field {', '.join(_SOURCES)} with the text of a program")
-    if text.lstrip().startswith("{"):
-        try:
-            return Task.model_validate_json(text)
-        except ValidationError as error:
-            raise UserError(f"{where}: not a task: {error.errors()[0]['msg']}") from None
     fields = {name: row[name] for name in Task.model_fields if row.get(name) is not None}
     name = next((str(row[key]) for key in _IDS if row.get(key) is not None), where)
     try:
+        if text.lstrip().startswith("{"):
+            return Task.model_validate_json(text)
         return Task.model_validate({**fields, "id": name, "source": text})
     except ValidationError as error:
         raise UserError(f"{where}: not a task: {error.errors()[0]['msg']}") from None

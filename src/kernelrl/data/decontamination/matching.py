@@ -9,7 +9,9 @@ from functools import cached_property
 from kernelrl.data.decontamination.fingerprint import Fingerprint, fingerprint_all
 from kernelrl.data.decontamination.graph import is_isomorphic
 from kernelrl.data.decontamination.inputs import Benchmark
-from kernelrl.data.decontamination.near import NearIndex, jaccard, shingles
+from kernelrl.data.decontamination.known import is_own
+from kernelrl.data.decontamination.near import NearIndex, estimate, jaccard, shingles
+from kernelrl.data.decontamination.parts import contains
 from kernelrl.data.decontamination.settings import KINDS, Kind, Settings
 from kernelrl.task import Task
 
@@ -32,6 +34,8 @@ class Match:
     """Operators of the benchmark task, as the dispatcher counts them; None: it could not be traced."""
     same_sizes: bool
     """Whether shapes, dtypes and numbers agree too."""
+    own: bool
+    """The training task was taken from this known benchmark on purpose, and is kept."""
     drop: bool
     """Whether this match costs the training task its place."""
 
@@ -60,9 +64,12 @@ def find(tasks: Sequence[Task], benchmarks: Sequence[Benchmark], settings: Setti
     Tasks are executed, in worker processes. Fingerprints are cached: a second call only compares.
     """
     owners = [(benchmark.name, task) for benchmark in benchmarks for task in benchmark.tasks]
-    known: dict[int, Fingerprint] = {}
-    for index, fingerprint in fingerprint_all([task.source for _, task in owners], settings, "reading benchmarks"):
-        known[index] = fingerprint
+    given = [each for benchmark in benchmarks for each in benchmark.fingerprints or [None] * len(benchmark.tasks)]
+    known = {number: each for number, each in enumerate(given) if each is not None}
+    missing = [number for number, each in enumerate(given) if each is None]
+    sources = [owners[number][1].source for number in missing]
+    for index, fingerprint in fingerprint_all(sources, settings, "reading benchmarks"):
+        known[missing[index]] = fingerprint
     lookup = _Index([known[number] for number in range(len(owners))], [task for _, task in owners], settings)
     untraced = {(name, task.id): known[k].untraced for k, (name, task) in enumerate(owners)}
     found: list[tuple[int, int, Match]] = []
@@ -89,6 +96,7 @@ def _match(
 ) -> Match:
     same_sizes = kind == "exact" or _same_sizes(fingerprint, other_fingerprint)
     operators = other_fingerprint.traced.graph.operators if other_fingerprint.traced else None
+    own = not other.source and is_own(task, benchmark)
     is_common = operators is not None and operators < settings.min_operators and not same_sizes
     return Match(
         task=task.id,
@@ -98,7 +106,8 @@ def _match(
         score=round(score, 3),
         operators=operators,
         same_sizes=same_sizes,
-        drop=kind in settings.drop and not is_common,
+        own=own,
+        drop=kind in settings.drop and not is_common and not own,
     )
 
 
@@ -117,6 +126,11 @@ class _Index:
             for key in self._keys(fingerprint):
                 self._by_key.setdefault(key, []).append(number)
         signatures = [(number, it.signature) for number, it in enumerate(fingerprints) if it.signature is not None]
+        self._parts = [
+            (number, each.traced.graph)
+            for number, each in enumerate(fingerprints)
+            if each.traced is not None and each.traced.graph.operators >= settings.min_part_operators
+        ]
         self._near = NearIndex(signatures, settings.near_threshold, settings.permutations)
 
     def find(self, task: Task, fingerprint: Fingerprint) -> Iterator[tuple[int, Kind, float]]:
@@ -130,9 +144,19 @@ class _Index:
         if "near" in self._settings.kinds and fingerprint.signature is not None:
             length = self._settings.shingle
             for number in sorted(set(self._near.query(fingerprint.signature)) - seen):
-                score = jaccard(shingles(task.source, length), shingles(self._tasks[number].source, length))
+                other = self._fingerprints[number].signature
+                if not self._tasks[number].source and other is not None:
+                    score = estimate(fingerprint.signature, other)
+                else:
+                    score = jaccard(shingles(task.source, length), shingles(self._tasks[number].source, length))
                 if score >= self._settings.near_threshold:
+                    seen.add(number)
                     yield number, "near", score
+        if "part" in self._settings.kinds and fingerprint.traced is not None:
+            whole = fingerprint.traced.graph
+            for number, part in self._parts:
+                if number not in seen and part.operators < whole.operators and contains(whole, part):
+                    yield number, "part", 1.0
 
     def _keys(self, fingerprint: Fingerprint) -> Iterator[tuple[Kind, str]]:
         """What equal tasks have in common, strongest kind first."""

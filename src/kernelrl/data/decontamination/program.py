@@ -1,11 +1,10 @@
-"""The normalised program of a task: its syntax tree by what is computed, not by how it is spelled or laid out.
+"""The normalised program of a task: a hash of what it computes, whatever its names and its layout.
 
-Every expression of `Model` is hashed with the names in it replaced by what they stand for: arguments by their position,
-variables and attributes by the expression that they were given, imported names by their full path. A statement counts
-only where the returned value depends on it. So programs that differ in names, comments, annotations, temporaries, the
-order of independent statements and dead code have one hash (value numbering; Merkle, CRYPTO 1987, for the hashing).
-Without sizes, all module-level numbers are equal to each other, and so are those of `get_inputs` (but 0 and 1, which
-say what is broadcast); `get_init_inputs` is left out.
+Every expression of `Model` is hashed with the names in it replaced by what they stand for: an argument by its position,
+a variable or an attribute by the expression that was assigned to it, an imported name by its full path. A statement
+counts only where the returned value depends on it. So two programs that differ only in names, comments, annotations,
+temporaries, the order of independent statements or dead code have the same hash (value numbering; the hash of an
+expression is made of the hashes of its parts, as in Merkle, CRYPTO 1987).
 """
 
 from __future__ import annotations
@@ -14,6 +13,9 @@ import ast
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from kernelrl.data.rewriting import parse_expression, stored_names
 
 Scope = dict[str, str]
 """Hash by name of what the name stands for; attributes of `self` by `self.NAME`."""
@@ -22,7 +24,13 @@ _COMMUTATIVE = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
 
 @dataclass(frozen=True)
 class NormalisedProgram:
-    """Hashes (hex) of a program: `structure` without sizes, `sizes` with all numbers."""
+    """Hashes (hex) of a program.
+
+    Attributes:
+        structure: without sizes: all numbers of the module are equal to each other, and so are those of `get_inputs`
+            except 0 and 1, which say what is broadcast; `get_init_inputs` is left out.
+        sizes: with all numbers.
+    """
 
     structure: str
     sizes: str
@@ -36,11 +44,22 @@ def normalise(source: str) -> NormalisedProgram:
         RecursionError: it is nested too deeply.
     """
     tree = ast.parse(source)
-    unsized, sized = (_Module(tree, sizes) for sizes in (False, True))
+    unsized, sized = _Module(tree, "operators"), _Module(tree, "all")
     return NormalisedProgram(
         structure=_hash(unsized.value("Model"), unsized.value("get_inputs")),
         sizes=_hash(sized.value("Model"), sized.value("get_inputs"), sized.value("get_init_inputs")),
     )
+
+
+def hash_layers(source: str) -> str:
+    """Hash (hex) of `Model` without any number and without its inputs: the same layers in other sizes have one hash.
+
+    Of a program that cannot be read so, e.g. because it is nested too deeply, it is the hash of the text.
+    """
+    try:
+        return _Module(ast.parse(source), "none").value("Model")
+    except Exception:  # whatever an odd program breaks
+        return _hash(source)
 
 
 def imported_names(tree: ast.Module) -> dict[str, str]:
@@ -52,15 +71,21 @@ def imported_names(tree: ast.Module) -> dict[str, str]:
                 path = alias.name if alias.asname else alias.name.partition(".")[0]
                 names[alias.asname or path] = path
         elif isinstance(node, ast.ImportFrom):
-            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            package = "." * node.level + (node.module or "")
+            names |= {alias.asname or alias.name: f"{package}.{alias.name}" for alias in node.names}
     return names
 
 
 class _Module:
-    """Names of a module, hashed when they are first asked for."""
+    """Names of a module, hashed when they are first asked for.
 
-    def __init__(self, tree: ast.Module, sizes: bool):
-        self._sizes = sizes
+    Args:
+        numbers: which of them count: all; those that choose what an operator does, not sizes; or none.
+    """
+
+    def __init__(self, tree: ast.Module, numbers: Literal["all", "operators", "none"]):
+        self._sizes = numbers == "all"
+        self.ignores_numbers = numbers == "none"
         self._imported = imported_names(tree)
         self._definitions: dict[str, ast.stmt] = {}
         for node in tree.body:
@@ -96,9 +121,7 @@ class _Module:
         if node.value is None or (not self._sizes and _is_number(node.value)):
             return _hash("size")
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        target = next(
-            it for it in targets if name in _assigned(it)
-        )  # of `height = width = 256`, the one that is asked for
+        target = next(it for it in targets if name in _assigned(it))  # of `height = width = 256`, the one asked for
         position = _assigned(target).index(name)
         is_tuple = isinstance(target, ast.Tuple | ast.List)
         if isinstance(node.value, ast.Tuple | ast.List) and is_tuple:
@@ -166,6 +189,12 @@ class _Function:
         self._block(node.body)
         return _hash("function", *self._returned)
 
+    def _inner(self) -> _Function:
+        """A scope inside this one."""
+        inner = _Function(self.module, self.scope, self._numbers_are_sizes)
+        inner._self = self._self
+        return inner
+
     def _block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
             self._statement(statement)
@@ -190,9 +219,7 @@ class _Function:
             case ast.If() | ast.For() | ast.While() | ast.With() | ast.Try():
                 self._compound(node)
             case ast.FunctionDef():
-                inner = _Function(self.module, self.scope, self._numbers_are_sizes)
-                inner._self = self._self
-                self.scope[node.name] = inner.call(node, is_method=False)
+                self.scope[node.name] = self._inner().call(node, is_method=False)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):
@@ -239,10 +266,8 @@ class _Function:
 
     def _compound(self, node: ast.stmt) -> None:
         """A branch or loop gives every name that is assigned in it a value made of the whole statement."""
-        names = [it.id for it in ast.walk(node) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)]
-        inner = _Function(self.module, self.scope, self._numbers_are_sizes)
-        inner._self = self._self
-        for number, name in enumerate(dict.fromkeys(names)):
+        inner = self._inner()
+        for number, name in enumerate(dict.fromkeys(stored_names(node))):
             inner.scope[name] = self.scope.get(name) or _hash("new", str(number))
         parts = [type(node).__name__]
         for field, value in ast.iter_fields(node):
@@ -279,6 +304,10 @@ class _Function:
                 return _hash("BinOp", type(op).__name__, *sorted((self.expression(left), self.expression(right))))
             case ast.Constant(value=int(value)) if self._numbers_are_sizes and value not in (0, 1):
                 return _hash("size")
+            case ast.Constant(value=bool(value)):
+                return _hash("constant", repr(value))
+            case ast.Constant(value=int() | float()) if self.module.ignores_numbers:
+                return _hash("size")
             case ast.Constant(value=value):
                 return _hash("constant", repr(value))
             case ast.Lambda() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
@@ -299,12 +328,11 @@ class _Function:
         return _hash(*parts)
 
     def _with_own_names(self, node: ast.AST) -> str:
-        inner = _Function(self.module, self.scope, self._numbers_are_sizes)
-        inner._self = self._self
-        bound = [it.arg for it in ast.walk(node) if isinstance(it, ast.arg)]
-        bound += [it.id for it in ast.walk(node) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)]
+        inner = self._inner()
+        bound = [it.arg for it in ast.walk(node) if isinstance(it, ast.arg)] + stored_names(node)
         inner.scope |= {name: _hash("bound", str(number)) for number, name in enumerate(bound)}
-        parts = [_hash("arg") if isinstance(it, ast.arguments) else inner.expression(it) for it in _children(node)]
+        children = ast.iter_child_nodes(node)
+        parts = [_hash("arg") if isinstance(it, ast.arguments) else inner.expression(it) for it in children]
         return _hash(type(node).__name__, *parts)
 
     def _path(self, node: ast.expr) -> str | None:
@@ -317,13 +345,9 @@ class _Function:
         return None
 
 
-def _children(node: ast.AST) -> list[ast.AST]:
-    return list(ast.iter_child_nodes(node))
-
-
 def _as_load(node: ast.expr) -> ast.expr:
     """The same place, read instead of written."""
-    return ast.parse(ast.unparse(node), mode="eval").body
+    return parse_expression(ast.unparse(node))
 
 
 def _hash(*parts: str) -> str:

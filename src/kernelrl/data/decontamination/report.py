@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
+import torch
 from rich.table import Table
 
 from kernelrl import __version__
 from kernelrl.data.decontamination.inputs import Benchmark
+from kernelrl.data.decontamination.known import read_known
 from kernelrl.data.decontamination.matching import Findings, Match
 from kernelrl.data.decontamination.settings import KINDS, Settings
 
@@ -30,8 +31,7 @@ def make_report(
         "matched": len({match.task for match in matches}),
         "dropped": len(findings.dropped),
         "benchmarks": [_benchmark(benchmark, matches) for benchmark in benchmarks],
-        "not_compared": not_compared(benchmarks, settings),
-        "notes": list(_notes(settings)),
+        "notes": list(_notes(settings, findings)),
         "untraced": {
             name: {task: why for (owner, task), why in findings.untraced.items() if owner == name}
             for name in dict.fromkeys([TRAIN, *(benchmark.name for benchmark in benchmarks)])
@@ -39,13 +39,6 @@ def make_report(
         "settings": settings.model_dump(mode="json", exclude={"workers", "cache_dir"}),
         "matches": [dict(vars(match)) for match in matches],
     }
-
-
-def not_compared(benchmarks: Sequence[Benchmark], settings: Settings) -> list[str]:
-    """The well-known benchmarks that were not given: neither by name nor by their tasks' origin."""
-    given = {_plain(part) for it in benchmarks for part in (it.name, *Path(it.path or "").parts)}
-    given |= {_plain(task.origin) for benchmark in benchmarks for task in benchmark.tasks}
-    return [name for name in settings.well_known if _plain(name) not in given]
 
 
 def summary_table(report: dict[str, Any]) -> Table:
@@ -58,8 +51,6 @@ def summary_table(report: dict[str, Any]) -> Table:
         counts = [str(entry["matched_by_kind"][kind]) for kind in KINDS]
         untraced = len(report["untraced"][entry["name"]])
         table.add_row(entry["name"], str(entry["tasks"]), *counts, str(entry["dropped"]), str(untraced))
-    for name in report["not_compared"]:
-        table.add_row(name, "[yellow]not compared[/]", *[""] * (len(KINDS) + 2))
     table.caption = "; ".join([*report["notes"], f"{len(report['untraced'][TRAIN])} training tasks not traced"])
     return table
 
@@ -105,7 +96,18 @@ def _benchmark(benchmark: Benchmark, matches: Sequence[Match]) -> dict[str, Any]
     }
 
 
-def _notes(settings: Settings) -> Iterator[str]:
+def _notes(settings: Settings, findings: Findings) -> Iterator[str]:
+    known, _ = read_known()
+    if settings.known:
+        yield (
+            f"{', '.join(settings.known)}: by the fingerprints that come with kernelrl (operator graphs of torch "
+            f"{known['torch']}, here {torch.__version__})"
+        )
+    if missing := [name for name in known["revisions"] if name not in settings.known]:
+        yield f"not compared: {', '.join(missing)}"
+    if own := Counter(match.benchmark for match in findings.matches if match.own):
+        trained = ", ".join(f"{count} matches with {name}" for name, count in own.items())
+        yield f"the training set itself is taken from a known benchmark, and kept: {trained}"
     if settings.sizes:
         yield "sizes are compared: the same program with other shapes or numbers is no match"
     else:
@@ -117,7 +119,3 @@ def _notes(settings: Settings) -> Iterator[str]:
             )
     if left_out := [kind for kind in KINDS if kind not in settings.kinds]:
         yield f"not looked for: {', '.join(left_out)}"
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())

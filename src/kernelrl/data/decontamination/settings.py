@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
 from kernelrl.configs import read_node
 
-Kind = Literal["exact", "ast", "graph", "near"]
-KINDS: tuple[Kind, ...] = ("exact", "ast", "graph", "near")
+Kind = Literal["exact", "ast", "graph", "near", "part"]
+KINDS: tuple[Kind, ...] = ("exact", "ast", "graph", "near", "part")
 """Strongest first: a pair of tasks is one match, of the first kind that finds it."""
 
 
@@ -21,15 +21,17 @@ class Settings(BaseModel):
 
     benchmarks: tuple[str, ...] = ()
     """Files or folders with benchmark tasks (`inputs.read_benchmark`), beside those that the caller passes."""
-    well_known: tuple[str, ...] = ("KernelBench", "MultiKernelBench", "TritonBench", "robust-kbench")
-    """Benchmarks that the report calls not compared where they are not given."""
+    known: tuple[str, ...] = ("KernelBench", "MultiKernelBench", "TritonBench", "robust-kbench")
+    """Benchmarks whose fingerprints come with kernelrl (`known.py`) and that are compared too."""
     kinds: frozenset[Kind] = frozenset(KINDS)
-    drop: frozenset[Kind] = frozenset(KINDS)
+    drop: frozenset[Kind] = frozenset({"exact", "ast", "graph", "near"})
     """Kinds whose matches are dropped; matches of the others are only reported."""
     sizes: bool = False
     """Whether `ast` and `graph` compare shapes, dtypes and numbers too."""
     min_operators: int = Field(2, ge=1)
     """A match of fewer operators and other sizes is common-place: reported, not dropped."""
+    min_part_operators: int = Field(3, ge=1)
+    """A benchmark task of fewer operators inside a larger training task is no match."""
     near_threshold: float = Field(0.8, gt=0, le=1)
     """Jaccard similarity from which two programs are near-duplicates."""
     shingle: int = Field(3, ge=1)
@@ -50,7 +52,7 @@ class Settings(BaseModel):
         return [kind for kind in KINDS if kind in kinds]
 
 
-INCIDENTAL = {"well_known", "workers", "timeout_s", "memory_mb", "cache_dir"}
+INCIDENTAL = {"workers", "timeout_s", "memory_mb", "cache_dir"}
 """Settings that do not change which tasks are dropped."""
 
 

@@ -55,12 +55,13 @@ def draw(key: str, dials: Dials, weights: dict[Category, float]) -> Task | None:
     if graph is None:
         return None
     category, grown, rows = graph
-    program = render(grown, rows, None)
+    lengths = {Dim.name: rows}
+    program = render(grown, lengths, None)
     if random.Random(f"{key}/range").random() < dials.shape_ranges:
         low, high = max(2, rows // 8), rows + max(1, rows // 8)
         again = _grow(rng, dials, weights, low)  # the same program for another length: it may declare a range
-        if again is not None and render(again[1], rows, None) == program:
-            program = render(grown, rows, (low, high))
+        if again is not None and render(again[1], lengths, None) == program:
+            program = render(grown, lengths, (low, high))
     return _task(category, grown, program)
 
 

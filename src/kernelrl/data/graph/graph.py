@@ -121,6 +121,16 @@ class Graph:
         """Raises UnfitError where an operator would be too slow."""
         self.require(flops <= self.dials.max_flops)
 
+    def length(self, x: Value, axis: int, low: int, high: int = 1 << 30) -> int:
+        """A length that the program spells, not shorter than `low` nor longer than `high`.
+
+        Raises:
+            UnfitError: it is another one.
+        """
+        length = x.shape[axis]
+        self.require(low <= length <= high and not isinstance(length, Dim))
+        return length
+
     def choose(self, *options: int) -> int:
         return self.rng.choice(options)
 

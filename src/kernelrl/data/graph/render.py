@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kernelrl.data.graph.graph import Dim, Graph
 from kernelrl.task import SHAPE_RANGES
 
 
-def render(graph: Graph, rows: int, limits: tuple[int, int] | None) -> str:
+def render(graph: Graph, lengths: Mapping[str, int], limits: tuple[int, int] | None) -> str:
     """The program.
 
     Args:
-        rows: length of the first axis, which the program names `N`.
-        limits: the smallest and the largest length that it may take; None: no other.
+        lengths: those that the program names.
+        limits: the smallest and the largest value that `N`, the length of the first axis, may take; None: no other.
     """
     ranges = f'{SHAPE_RANGES} = {{"{Dim.name}": {limits}}}\n' if limits else ""
     body = "".join(f"        {line}\n" for line in graph.lines)
@@ -22,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-{Dim.name} = {rows}
+{", ".join(lengths)} = {", ".join(map(str, lengths.values()))}
 {ranges}
 
 class Model(nn.Module):

@@ -1,4 +1,4 @@
-"""Selection: which verified triples become training rows. One file per selector, one config each (`configs/selection`).
+"""Selection: which verified triples become training rows. One config for each selector (`configs/selection`).
 
 A selector is a function `(Pool, **parameters) -> Selection`, registered by `@selector(name)`. It reads stored verdicts
 and runs nothing, so another selection of the same proposals judges nothing again.
@@ -37,6 +37,9 @@ class Triple:
     """Length of the reasoning."""
     speedup: Speedup | None
     """None: not measured."""
+    teacher: str = ""
+    level: str | None = None
+    """How far the teacher optimised the kernel, in its own words; None: it makes no levels."""
 
     def speedup_or_zero(self, bound: Literal["median", "low"]) -> float:
         """A figure to rank by: what was not measured comes last."""
@@ -58,6 +61,15 @@ class Pool:
         for triple in self.triples:
             found[triple.task.id, triple.dialect].append(triple)
         return list(found.values())
+
+    def of_best_levels(self) -> Pool:
+        """Without the kernels beside which the same teacher wrote a better one, of another level, for the same
+        question: one prompt must not ask for a slow kernel as much as for a fast one."""
+        best: dict[tuple[str, str, str], str | None] = {}
+        for triple in self.triples:  # a teacher's best level comes first
+            best.setdefault((triple.task.id, triple.dialect, triple.teacher), triple.level)
+        kept = [each for each in self.triples if best[each.task.id, each.dialect, each.teacher] == each.level]
+        return Pool(kept, self.seed)
 
 
 @dataclass(frozen=True)
@@ -108,14 +120,15 @@ def make_selector(cfg: DictConfig | dict[str, Any], timing: bool) -> Select:
 
     Args:
         cfg: where it has a key `like` (the config of another selector) and its `num_rows` is null, as many rows are
-            chosen as that selector would choose: what an ablation needs.
+            chosen as that selector would choose: what an ablation needs. Where its key `levels` is `best`, it chooses
+            among each teacher's best kernels (`Pool.of_best_levels`); `all`, the default, is for selectors by speed.
         timing: whether the kernels' speedups were measured.
 
     Raises:
         UserError: unknown selector or parameter, a value that cannot be used, or no speedups where it needs them.
     """
     settings = to_dict(cfg) if isinstance(cfg, DictConfig) else dict(cfg)
-    name, like = settings.pop("name", None), settings.pop("like", None)
+    name, like, levels = settings.pop("name", None), settings.pop("like", None), settings.pop("levels", "all")
     if name not in names():
         raise UserError(f"selection.name={name!r} is not known; choose one of {', '.join(names())}")
     if _selectors[name].needs_speedup and not timing:
@@ -123,10 +136,12 @@ def make_selector(cfg: DictConfig | dict[str, Any], timing: bool) -> Select:
             f"selection {name} needs speedups, and curate.timing=false measures none; set curate.timing=true, or "
             f"choose one of {', '.join(other for other in names() if not _selectors[other].needs_speedup)}"
         )
+    if levels not in ("best", "all"):
+        raise UserError(f"selection.levels={levels!r} is not known; choose best or all")
     function = _selectors[name].function
     _check_parameters(name, function, settings)
     if like is None or settings.get("num_rows") is not None:
-        return lambda pool: function(pool, **settings)
+        return lambda pool: function(pool.of_best_levels() if levels == "best" else pool, **settings)
     model = make_selector(like, timing)
     return lambda pool: function(pool, **settings | {"num_rows": len(model(pool))})
 

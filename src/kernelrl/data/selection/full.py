@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from kernelrl.data.rewriting import find_class
 from kernelrl.data.selection import Pool, Selection, Triple, selector
 from kernelrl.task import Task
 
@@ -73,13 +74,9 @@ def is_single_operator(task: Task) -> bool:
         return len(task.ops) == 1
     if task.level is not None:
         return task.level == 1
-    methods = (
-        method
-        for node in ast.parse(task.source).body
-        if isinstance(node, ast.ClassDef) and node.name == "Model"
-        for method in node.body
-        if isinstance(method, ast.FunctionDef) and method.name != "__init__"
-    )
+    model = find_class(ast.parse(task.source), "Model")
+    members = model.body if model else []
+    methods = [item for item in members if isinstance(item, ast.FunctionDef) and item.name != "__init__"]
     return sum(_is_operator(node) for method in methods for node in ast.walk(method)) == 1
 
 

@@ -19,8 +19,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from kernelrl.data.decontamination.program import hash_layers
+from kernelrl.data.revisions import find_revision
 from kernelrl.data.scaling import scale
-from kernelrl.data.structure import structure
 from kernelrl.errors import TaskError, UserError
 from kernelrl.task import Task
 
@@ -118,6 +119,8 @@ class Gathering:
         if (factor := cfg.get("scale")) is not None and not 0 < factor <= 1:
             raise UserError(f"tasks.scale={factor}: give a share of the original size between 0 and 1, e.g. 0.01")
         self._cfg = cfg
+        self.revision = find_revision(cfg.get("path"), cfg.get("revision"))
+        """Of what is read: the commit of a checkout, or of a data set on the hub; None: not known."""
         self._tasks: list[tuple[Task, str | None]] = []
         self._skipped: dict[str, list[str]] = {}
 
@@ -133,6 +136,7 @@ class Gathering:
         except TaskError as error:
             self.skip("does_not_parse" if "syntax error" in str(error) else "wrong_format", str(error))
         else:
+            task = task.model_copy(update={"revision": self.revision})
             factor = self._cfg.get("scale")
             self._tasks.append((task if factor is None else scale(task, factor), program))
 
@@ -181,7 +185,7 @@ class Gathering:
             if seen & {task.id, task.digest}:
                 self.skip("duplicate", task.id)
             else:
-                kept[task] = program or structure(task.source)
+                kept[task] = program or hash_layers(task.source)
             seen |= {task.id, task.digest}
         return kept
 

@@ -30,7 +30,7 @@ def load(cfg: DictConfig) -> TaskSplit:
     """
     found = Gathering(cfg)
     levels = set()
-    for level, name, source in _from_folders(cfg) or _from_rows(cfg):
+    for level, name, source in _from_folders(cfg) or _from_rows(cfg, found):
         levels.add(level)
         if cfg.levels is None or level in cfg.levels:
             fields = {"level": level, "origin": "kernelbench", "licence": cfg.licence}
@@ -55,7 +55,8 @@ def _from_folders(cfg: DictConfig) -> list[tuple[int, str, Path]]:
     ]
 
 
-def _from_rows(cfg: DictConfig) -> list[tuple[int, str, str]]:
+def _from_rows(cfg: DictConfig, found: Gathering) -> list[tuple[int, str, str]]:
     what = "the folder that holds level1/, level2/, …, or a copy of the data set"
-    rows = read_rows(str(cfg.path), ("code", "level", "name"), what)
+    columns = ("code", "level", "name")
+    rows = read_rows(str(cfg.path), columns, what, lambda where: found.skip("not_text", where), found.revision)
     return [(int(row["level"]), str(row["name"]), str(row["code"])) for row in rows]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from omegaconf import DictConfig
@@ -32,7 +32,7 @@ def load(cfg: DictConfig) -> TaskSplit:
         UserError: nothing there, or columns are missing.
     """
     found = Gathering(cfg)
-    for id, row in _rows(cfg):
+    for id, row in _rows(cfg, lambda where: found.skip("not_text", where), found.revision):
         converted = convert(str(row["python_code"]), str(row["entry_point"]))
         if converted in _REASONS:
             found.skip(converted, id)
@@ -44,7 +44,7 @@ def load(cfg: DictConfig) -> TaskSplit:
 def load_kernels(cfg: DictConfig) -> dict[str, list[Kernel]]:
     """The rows' Triton code by task id, its module renamed `ModelNew`; where a row has none, nothing."""
     kernels: dict[str, list[Kernel]] = {}
-    for id, row in _rows(cfg):
+    for id, row in _rows(cfg, lambda where: None, Gathering(cfg).revision):
         name = f"{row['entry_point']}New"
         if f"class {name}" in (row["triton_code"] or ""):
             kernels[id] = [Kernel("triton", re.sub(rf"\b{name}\b", "ModelNew", row["triton_code"]))]
@@ -76,9 +76,10 @@ def convert(code: str, entry_point: str) -> str:
     return rename(code, {entry_point: "Model"})
 
 
-def _rows(cfg: DictConfig) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(cfg: DictConfig, skip: Callable[[str], None], revision: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows with the ids of their tasks; the id is the row's own, so that a part of the data set gives the same ids."""
-    for number, row in enumerate(read_rows(str(cfg.path), ("python_code", "triton_code", "entry_point"), _WHAT)):
+    columns = ("python_code", "triton_code", "entry_point")
+    for number, row in enumerate(read_rows(str(cfg.path), columns, _WHAT, skip, revision)):
         uuid = row.get("uuid")
         yield f"kernelbook/{number if uuid is None else uuid}-{row['entry_point']}", row
 

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from kernelrl.configs import to_dict
 from kernelrl.data import sources
-from kernelrl.data.structure import structure
+from kernelrl.data.decontamination.program import hash_layers
 from kernelrl.errors import UserError
 from kernelrl.task import Task
 
@@ -33,9 +33,9 @@ def load(cfg: DictConfig) -> sources.TaskSplit:
             raise UserError(f"tasks.shares.{name}={share}: give a positive weight, or leave the part out")
     splits = {name: sources.load_part(part) for name, part in cfg.parts.items()}
     heldout = [task for split in splits.values() for task in split.heldout[: split.num_heldout]]
-    seen = {structure(task.source) for task in heldout}
+    seen = {hash_layers(task.source) for task in heldout}
     train = {
-        name: [task for task in split.train if structure(task.source) not in seen] for name, split in splits.items()
+        name: [task for task in split.train if hash_layers(task.source) not in seen] for name, split in splits.items()
     }
     total = min(len(tasks) / shares[name] for name, tasks in train.items())
     ranked: list[tuple[float, str, Task]] = []

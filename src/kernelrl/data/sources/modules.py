@@ -7,10 +7,9 @@ give folders whose code you would import.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 from omegaconf import DictConfig
 
@@ -19,7 +18,8 @@ from kernelrl.data.guessing import guess_init, guess_inputs
 from kernelrl.data.licences import find_licence
 from kernelrl.data.mining import MinedModule, Unusable, mine
 from kernelrl.data.sources import Gathering, TaskSplit, find_folder
-from kernelrl.data.trial import Limits, first_that_fits
+from kernelrl.data.trial import Trial, first_that_fit
+from kernelrl.data.workers import Limits
 from kernelrl.task import Task
 
 
@@ -36,17 +36,23 @@ def load(cfg: DictConfig) -> TaskSplit:
     """
     root = find_folder(cfg.path, "a folder of Python files")
     found = Gathering(cfg)
-    modules = list(_mine(root, cfg.packages, found))
-    limits = Limits(cfg.timeout_s, cfg.memory_mb)
-    with ThreadPoolExecutor(cfg.workers or os.cpu_count()) as pool, track(len(modules), "finding inputs") as progress:
-        sources = pool.map(lambda item: to_program(item[1], limits), modules)
-        for (file, module), source in zip(modules, sources, strict=True):
+    places, trials = [], []
+    for file, module in _mine(root, cfg.packages, found):
+        place, trial = f"{file.relative_to(root)}:{module.line}", to_trial(module)
+        if isinstance(trial, str):
+            found.skip(trial, f"{place}: {module.name}")
+        else:
+            places.append((file, module.name, place))
+            trials.append(trial)
+    answers = first_that_fit(trials, Limits(cfg.timeout_s, cfg.memory_mb, cfg.workers, fresh=True))
+    with track(len(trials), "finding inputs") as progress:
+        for (file, name, place), (source, candidates), answer in zip(places, trials, answers, strict=True):
             progress.advance()
-            place = f"{file.relative_to(root)}:{module.line}"
-            if source in _REASONS:
-                found.skip(source, f"{place}: {module.name}")
+            if isinstance(answer, str):
+                found.skip(answer, f"{place}: {name}")
                 continue
-            id = f"modules/{file.relative_to(root).with_suffix('')}/{module.name}"
+            source += f"\n\ndef get_inputs():\n    return [{', '.join(candidates[answer])}]\n"
+            id = f"modules/{file.relative_to(root).with_suffix('')}/{name}"
             licence = cfg.licence or find_licence(file.parent, root)
             found.add(Task(id=id, source=source, origin=f"{root.resolve().name}/{place}", licence=licence))
     return found.split()
@@ -74,19 +80,12 @@ def _mine(root: Path, packages: Collection[str], found: Gathering) -> Iterator[t
                 yield file, item
 
 
-_REASONS = ("constructor_arguments", "forward_arguments", "does_not_load", "no_inputs_fit", "crashed", "too_slow")
-
-
-def to_program(module: MinedModule, limits: Limits) -> str:
-    """A mined class in KernelBench's format, or which of `_REASONS` is against it."""
+def to_trial(module: MinedModule) -> Trial | Literal["constructor_arguments", "forward_arguments"]:
+    """A mined class as a program without inputs, with inputs to try on it; or which arguments cannot be guessed."""
     arguments = guess_init(module.init)
     if arguments is None:
         return "constructor_arguments"
     candidates = guess_inputs(module.forward, module.definition, module.init)
     if not candidates:
         return "forward_arguments"
-    get_init = f"\n\ndef get_init_inputs():\n    return [{', '.join(arguments)}]\n"
-    index = first_that_fits(module.source + get_init, candidates, limits)
-    if isinstance(index, str):
-        return index
-    return f"{module.source}\n\ndef get_inputs():\n    return [{', '.join(candidates[index])}]\n{get_init}"
+    return f"{module.source}\n\ndef get_init_inputs():\n    return [{', '.join(arguments)}]\n", candidates

@@ -6,8 +6,7 @@ columns of any name.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from omegaconf import DictConfig
 from pydantic import ValidationError
 
 from kernelrl.data.sources import Gathering, Kernel, TaskSplit
+from kernelrl.data.tables import ROWS_AT_ONCE, decode, read_json_lines
 from kernelrl.errors import UserError
 from kernelrl.task import Task
 
@@ -35,7 +35,7 @@ def load(cfg: DictConfig) -> TaskSplit:
         UserError: nothing there, no table, or a column is missing.
     """
     found = Gathering(cfg)
-    for where, row in _rows(cfg):
+    for where, row in _rows(cfg, lambda where: found.skip("not_text", where)):
         try:
             found.add(_task(row, cfg.columns, where))
         except ValidationError as error:
@@ -53,7 +53,7 @@ def load_kernels(cfg: DictConfig) -> dict[str, list[Kernel]]:
     if not (cfg.columns.kernel and cfg.columns.dialect):
         raise UserError("tasks.columns.kernel and tasks.columns.dialect: give both, to have the table's kernels")
     kernels: dict[str, list[Kernel]] = {}
-    for where, row in _rows(cfg):
+    for where, row in _rows(cfg, lambda where: None):
         if row[cfg.columns.kernel]:
             kernel = Kernel(row[cfg.columns.dialect], row[cfg.columns.kernel])
             kernels.setdefault(_task(row, cfg.columns, where).id, []).append(kernel)
@@ -69,16 +69,16 @@ def _task(row: dict[str, Any], columns: DictConfig, where: str) -> Task:
     return task if "id" in fields else task.model_copy(update={"id": f"table/{task.digest[:16]}"})
 
 
-def _rows(cfg: DictConfig) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows, each with where it stands."""
+def _rows(cfg: DictConfig, skip: Callable[[str], None]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows, each with where it stands; `skip` is told of those whose text is not valid UTF-8."""
     path = Path(str(cfg.path)).expanduser()
     files = sorted(file for file in path.iterdir() if file.suffix in _FILES) if path.is_dir() else [path]
     if not path.exists() or not files:
         raise UserError(f"tasks.path={cfg.path}: {'no table in it' if path.exists() else 'no such file or folder'}; "
                         f"give a {', '.join(_FILES)} file or a folder of them")  # fmt: skip
     for file in files:
-        rows = _read_parquet(file) if file.suffix == ".parquet" else _read_lines(file)
-        for number, row in enumerate(rows, 1):
+        rows = _read_parquet(file, skip) if file.suffix == ".parquet" else read_json_lines(file, skip)
+        for number, row in rows:
             wanted = [str(name) for name in cfg.columns.values() if name]
             missing = [name for name in wanted if name not in row] if _OWN not in row else []
             if missing:
@@ -89,22 +89,14 @@ def _rows(cfg: DictConfig) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{file}:{number}", row
 
 
-def _read_parquet(file: Path) -> list[dict[str, Any]]:
+def _read_parquet(file: Path, skip: Callable[[str], None]) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+        with pq.ParquetFile(file) as opened:
+            pieces = map(pa.Table.from_batches, ([piece] for piece in opened.iter_batches(ROWS_AT_ONCE)))
+            for number, row in enumerate((row for piece in pieces for row in decode(piece)), 1):
+                if row is None:
+                    skip(f"{file}:{number}")
+                else:
+                    yield number, row
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(f"{file}: not a Parquet file ({str(error).splitlines()[0]})") from None
-    return rows
-
-
-def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
-    with open(file, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise UserError(f"{file}: line {number} is not JSON ({error}); give one object per line") from None
-                if not isinstance(row, dict):
-                    raise UserError(f"{file}: line {number} is no JSON object; give one object per line")
-                yield row

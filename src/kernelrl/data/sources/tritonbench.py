@@ -2,8 +2,9 @@
 
 The test is one function whose cases read `results["test_case_1"] = operator(x, …)` after lines that make `x`. In
 channel T the code is a PyTorch function: each case becomes a task whose `get_inputs()` are the lines that it needs,
-without their device. Not covered: channel G, whose code is itself a Triton kernel, with a text as the question; and
-cases whose tensors are all written out, since a kernel is tried on fresh inputs.
+without their device. A case whose tensors are all written out gets draws of the same shape and dtype instead
+(`data/fresh.py`), since a kernel is tried on fresh inputs. Not covered: channel G, whose code is itself a Triton
+kernel, with a text as the question.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig
 
+from kernelrl.data.fresh import DrawFresh
 from kernelrl.data.licences import find_licence
 from kernelrl.data.sources import Gathering, TaskSplit, find_folder
 from kernelrl.task import Task
@@ -76,7 +78,7 @@ class _Case:
         """The case in KernelBench's format.
 
         Raises:
-            NoTask: its inputs are fixed, or it has none.
+            NoTask: nothing in its inputs can be drawn, or it has none.
         """
         lines = _needed(self.before, _names(self.call))
         constants = _constants(lines)
@@ -86,7 +88,9 @@ class _Case:
         if not inputs:
             raise NoTask("no_inputs")
         makers = [line for line in _needed(lines, inputs) if not isinstance(line, ast.Import | ast.ImportFrom)]
-        if not any(_is_draw(node) for line in makers for node in ast.walk(line)):
+        if not _any_draw(makers):
+            makers = [DrawFresh().visit(line) for line in makers]
+        if not _any_draw(makers):
             raise NoTask("fixed_inputs")
         body = "\n".join("    " + line for maker in makers for line in ast.unparse(maker).splitlines())
         imports = [line for line in map(ast.unparse, self.imports) if line not in self.code]
@@ -183,8 +187,9 @@ def _is_literal(node: ast.expr) -> bool:
     return True
 
 
-def _is_draw(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr in _DRAWS
+def _any_draw(lines: Sequence[ast.stmt]) -> bool:
+    attributes = [node.attr for line in lines for node in ast.walk(line) if isinstance(node, ast.Attribute)]
+    return not _DRAWS.isdisjoint(attributes)
 
 
 class _Inliner(ast.NodeTransformer):

@@ -18,6 +18,19 @@ from kernelrl.task import Task
 
 
 @dataclass(frozen=True)
+class Asked:
+    """The question to a language model that a proposal answers, and what the answer took."""
+
+    model: str
+    request: str
+    """Sampling parameters and seed, as JSON."""
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    finish: str | None
+    """`stop`, or `length` where the answer was cut off; None: the server does not say."""
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A kernel and the reasoning that leads to it."""
 
@@ -25,6 +38,8 @@ class Proposal:
     source: str
     level: str | None = None
     """How far the kernel is optimised, in the teacher's own words, e.g. `fused`; None: the teacher makes no levels."""
+    asked: Asked | None = None
+    """None: no language model wrote it."""
 
     def completion(self) -> str:
         """The text that a policy is trained to write; `Completion.parse` takes it apart again."""
@@ -32,15 +47,23 @@ class Proposal:
 
 
 class Teacher(Protocol):
-    """Proposes kernels for tasks. Deterministic, so that a resumed run repeats nothing."""
+    """Proposes kernels for tasks. Deterministic, so that a resumed run repeats nothing.
+
+    A teacher writes one of `propose` and `proposals`; each is made of the other.
+    """
 
     name: str
+    """In the data set: teachers that differ have different names."""
     dialects: frozenset[str]
     """Those that it can write."""
+    questions: int = 0
+    """That it asked someone in this run, those whose answer was kept from an earlier one included."""
+    unanswered: int = 0
+    """Of them, those that got no answer: another run asks them again."""
 
     def propose(self, task: Task, dialect: str) -> list[Proposal]:
         """Proposals for one task, best first; empty where the teacher cannot write it."""
-        ...
+        return [proposal for _, proposal in self.proposals([task], dialect)]
 
     def proposals(self, tasks: Iterable[Task], dialect: str) -> Iterator[tuple[Task, Proposal]]:
         """Proposals for many tasks, in the order of the tasks and best first within one.
@@ -67,6 +90,8 @@ def make_teacher(cfg: DictConfig, dialect: str) -> Teacher:
     if cfg.name not in names:
         raise UserError(f"teacher.name={cfg.name!r} is not known; choose one of {', '.join(names)}")
     teacher: Teacher = import_module(f"{__name__}.{cfg.name}").make(cfg)
+    if cfg.get("label"):
+        teacher.name = cfg.label
     if dialect not in teacher.dialects:
         known = ", ".join(sorted(teacher.dialects))
         raise UserError(f"teacher {cfg.name} does not write dialect {dialect}; it writes {known}")

@@ -268,8 +268,8 @@ def bound_in_class(statement: ast.stmt) -> list[str]:
         targets = statement.targets
     elif isinstance(statement, ast.AnnAssign):
         targets = [statement.target]
-    names = [target.id for target in targets if isinstance(target, ast.Name)]
-    return names
+    single = [each for target in targets for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return [target.id for target in single if isinstance(target, ast.Name)]
 
 
 def _texts_by_name(tree: ast.Module) -> dict[str, list[ast.expr | None]]:

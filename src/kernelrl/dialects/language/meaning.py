@@ -15,7 +15,7 @@ from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.calls import Calls
 from kernelrl.dialects.language.definitions import bound_in_class
 from kernelrl.dialects.language.flow import Kind
-from kernelrl.dialects.language.names import Names
+from kernelrl.dialects.language.names import Names, all_arguments
 
 
 class Meaning(Calls):
@@ -136,6 +136,11 @@ class Meaning(Calls):
         elif name == "triton.jit":
             for keyword in node.keywords if isinstance(node, ast.Call) else []:
                 self._value(keyword.value)
+        elif name in vocabulary.CACHES:
+            if all_arguments(function.args) or (
+                isinstance(node, ast.Call) and not all(map(_is_constant, _given(node)))
+            ):
+                self._refuse("outside_language", node, f"{name} of a function with arguments: keep it without")
         elif not (isinstance(node, ast.Name) and node.id == "staticmethod" and self._scope.find("staticmethod") == []):
             evidence = f"decorator {ast.unparse(node)[:60]}; there are triton.jit, autotune, heuristics, staticmethod, "
             self._refuse("outside_language", node, evidence + "torch.no_grad()")
@@ -181,3 +186,11 @@ class Meaning(Calls):
         methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
         replaces = "forward" in methods and "reset_parameters" not in methods
         return name == "Module" or (replaces and name in vocabulary.DERIVABLE)
+
+
+def _given(node: ast.Call) -> list[ast.expr]:
+    return [*node.args, *(keyword.value for keyword in node.keywords)]
+
+
+def _is_constant(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)

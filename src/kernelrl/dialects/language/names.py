@@ -138,7 +138,8 @@ _BUILTINS = frozenset(dir(builtins))
 _NO_NEED = "a kernel does not need it"
 _HINTS = {
     "numpy": "use math, or torch.tensor in __init__",
-    "functools": "keep a compiled module in a name at module level; nothing else is worth keeping between calls",
+    "functools": "lru_cache and cache may decorate functions without arguments",
+    "itertools": "product may make the configurations of a kernel; elsewhere, write loops",
     "os": "only constants of os.environ that steer a compiler may be set",
     "time": "the executor measures",
     "warnings": "raise an error, or say nothing",
@@ -148,7 +149,7 @@ _HINTS = {
 def _may_import(full: str, from_module: bool) -> bool:
     if full in vocabulary.MODULES or full in vocabulary.DEVICE_MODULES:
         return True
-    if full in ("torch", "triton"):
+    if full in ("torch", "triton", "functools") or full in vocabulary.CACHES:
         return True
     base, _, name = full.rpartition(".")
     tables = (vocabulary.FORWARD, vocabulary.INIT, vocabulary.DEVICE, vocabulary.operators())

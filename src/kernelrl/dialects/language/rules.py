@@ -63,6 +63,8 @@ def _check_computing_name(use: Use, module: str, name: str, may_compute: bool) -
 
 
 def _instead(full: str, module: str, name: str) -> str:
+    if name in ("pad", "cat", "concat", "stack"):
+        return f"{full}: the kernel writes where its output belongs, or torch.empty(…)[part].copy_(…) does"
     if name in vocabulary.INIT.get(module, ()):
         return f"{full}: allowed in __init__ alone; what forward computes is your kernel's work"
     if module in ("torch", "torch.nn.functional") or name in vocabulary.LAYERS:

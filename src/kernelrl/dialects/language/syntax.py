@@ -104,12 +104,22 @@ def _check_class(node: ast.ClassDef, parent: ast.AST) -> Iterator[Violation]:
         if not isinstance(statement, _IN_CLASS) and not is_docstring:
             yield violation("outside_language", statement, f"{type(statement).__name__} in a class body")
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        if not _is_record(node) and isinstance(statement, ast.Assign) and _are_constants(statement):
+            targets = [each for target in targets if isinstance(target, ast.Tuple) for each in target.elts]
         for target in targets:
             if isinstance(target, ast.Name) and target.id in vocabulary.RESERVED:
                 yield violation("patched_library", statement, f"{target.id} of nn.Module; give it another name")
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and not isinstance(target, ast.Name):
                 yield violation("outside_language", statement, "a class body assigns to names alone")
     yield from _check_name(node.name, node)
+
+
+def _are_constants(node: ast.Assign) -> bool:
+    """Whether it is `A, B = 16, 32`."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            return len(names) == len(values) and all(isinstance(value, ast.Constant) for value in values)
+    return False
 
 
 def _is_record(node: ast.ClassDef) -> bool:
@@ -157,13 +167,19 @@ def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation
     if isinstance(node.ctx, ast.Load):
         return
     if not (isinstance(node.value, ast.Name) and node.value.id == "self") or isinstance(node.ctx, ast.Del):
-        instead = "fill a tensor by .data.copy_(…)" if node.attr == "data" else "only attributes of self are assigned"
+        instead = _INSTEAD.get(node.attr, "only attributes of self are assigned")
         evidence = f"assignment to …{ast.unparse(node)[-60:]}: {instead}"
         yield violation("patched_library", node, evidence)
     elif node.attr in vocabulary.RESERVED:
         yield violation("patched_library", node, f"assignment to self.{node.attr}, which is nn.Module's own")
     elif not isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Tuple | ast.List):
         yield violation("outside_language", node, f"self.{node.attr} is bound by a {type(parent).__name__}; assign it")
+
+
+_INSTEAD = {
+    "data": "fill a tensor by .data.copy_(…)",
+    "num_batches_tracked": "give the counter to your kernel, which adds to it",
+}
 
 
 def _check_generator(node: ast.GeneratorExp, parent: ast.AST) -> Iterator[Violation]:

@@ -82,12 +82,15 @@ INIT: dict[str, frozenset[str]] = {
         "hann_window hamming_window einsum matmul bmm minimum maximum bernoulli floor ceil round"
     ),
     "torch.nn": LAYERS,
+    "itertools": _words("product"),
     "torch.nn.init": frozenset(name for name in dir(torch.nn.init) if not name.startswith("_")) | PRIVATE,
 }
 """By module: further names that code before the first call may call, to make and pack parameters."""
 
 MODULES = frozenset(FORWARD) | frozenset(INIT) | _words("torch.utils torch.nn.functional tvm_ffi triton.language.extra")
 """Modules that may be imported; some of them (`torch.nn.functional`) have no name that may be used."""
+CACHES = _words("functools.lru_cache functools.cache")
+"""Decorators of functions without arguments: what those return the first time, such as a compiled module, is kept."""
 DEVICE_MODULES = _words(
     "triton.language.math triton.language.extra.libdevice triton.language.extra.cuda "
     "triton.language.extra.cuda.libdevice"
@@ -255,9 +258,9 @@ _FUNCTIONAL = "torch.nn.functional"
 def operators() -> dict[str, frozenset[str]]:
     """By module: the names of `torch` that compute, which dialect `python` may use anywhere."""
     bound = {name for name in dir(torch._C._VariableFunctions) if not name.startswith("_")}
-    foul = _words("from_file set_vital read_vitals get_device frombuffer from_numpy is_vulkan_available")
+    refused = _words("from_file set_vital read_vitals get_device frombuffer from_numpy is_vulkan_available")
     return {
-        "torch": frozenset(bound | set(torch.functional.__all__)) - foul | _words("complex64 complex128"),
+        "torch": frozenset(bound | set(torch.functional.__all__)) - refused | _words("complex64 complex128"),
         "torch.nn": LAYERS,
         "torch.nn.functional": frozenset(
             name
@@ -286,8 +289,8 @@ def operators() -> dict[str, frozenset[str]]:
 def tensor_operators() -> frozenset[str]:
     """Methods of a tensor that compute, which dialect `python` may use anywhere."""
     bound = {name for name in dir(torch._C.TensorBase) if not name.startswith("_")}
-    foul = _words(
+    refused = _words(
         "apply_ map_ map2_ set_ resize_ resize_as_ record_stream numpy grad grad_fn untyped_storage storage "
         "share_memory_ register_hook backward retain_grad grad_dtype output_nr volatile name"
     )
-    return frozenset(bound - foul) | _words("norm split unique unique_consecutive stft istft lu unflatten")
+    return frozenset(bound - refused) | _words("norm split unique unique_consecutive stft istft lu unflatten")

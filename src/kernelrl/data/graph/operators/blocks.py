@@ -7,9 +7,7 @@ from kernelrl.data.graph.operators import operator
 
 
 def _width(graph: Graph, x: Value) -> int:
-    width = x.shape[-1]
-    graph.require(16 <= width <= 512 and not isinstance(width, Dim))
-    return width
+    return graph.length(x, -1, 16, 512)
 
 
 @operator("mlp", "block", (2, 3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl.data.graph.graph import Dim, Graph, Shape, Value
+from kernelrl.data.graph.graph import Graph, Shape, Value
 from kernelrl.data.graph.operators import operator
 
 WIDTHS = (32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -10,9 +10,7 @@ WIDTHS = (32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 def _inner(graph: Graph, x: Value) -> int:
     """The length that a product sums over."""
-    inner = x.shape[-1]
-    graph.require(16 <= inner <= 2048 and not isinstance(inner, Dim))
-    return inner
+    return graph.length(x, -1, 16, 2048)
 
 
 def _product(graph: Graph, x: Value) -> tuple[int, int, Shape]:

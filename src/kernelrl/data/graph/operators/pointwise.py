@@ -57,7 +57,7 @@ ACTIVATION = {
     "squared_relu": "torch.square(torch.relu({x}))",
 }
 BINARY = {
-    "add": "{x} + {y}",
+    "add_residual": "{x} + {y}",
     "sub": "{x} - {y}",
     "mul": "{x} * {y}",
     "div": "{x} / (torch.abs({y}) + 1.0)",

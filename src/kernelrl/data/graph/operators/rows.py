@@ -18,15 +18,17 @@ REDUCE = {
     "mean_abs": "torch.mean(torch.abs({x}), dim={dim}{keep})",
 }
 INDEX_OF = {"argmax": "torch.argmax({x}, dim={dim})", "argmin": "torch.argmin({x}, dim={dim})"}
-SAME_SHAPE = {
-    "softmax": ("softmax", "torch.softmax({x}, dim={dim})"),
-    "log_softmax": ("softmax", "torch.log_softmax({x}, dim={dim})"),
-    "softmin": ("softmax", "F.softmin({x}, dim={dim})"),
-    "softmax_temperature": ("softmax", "torch.softmax({x} / 2.0, dim={dim})"),
-    "center": ("normalisation", "{x} - torch.mean({x}, dim={dim}, keepdim=True)"),
-    "l2_normalize": ("normalisation", "F.normalize({x}, dim={dim})"),
-    "l1_normalize": ("normalisation", "F.normalize({x}, p=1.0, dim={dim})"),
-    "max_normalize": ("normalisation", "{x} / (torch.amax(torch.abs({x}), dim={dim}, keepdim=True) + 1.0)"),
+SOFTMAX = {
+    "softmax": "torch.softmax({x}, dim={dim})",
+    "log_softmax": "torch.log_softmax({x}, dim={dim})",
+    "softmin": "F.softmin({x}, dim={dim})",
+    "softmax_temperature": "torch.softmax({x} / 2.0, dim={dim})",
+}
+NORMALISATION = {
+    "center": "{x} - torch.mean({x}, dim={dim}, keepdim=True)",
+    "l2_normalize": "F.normalize({x}, dim={dim})",
+    "l1_normalize": "F.normalize({x}, p=1.0, dim={dim})",
+    "max_normalize": "{x} / (torch.amax(torch.abs({x}), dim={dim}, keepdim=True) + 1.0)",
 }
 SCAN = {
     "cumsum": "torch.cumsum({x}, dim={dim})",
@@ -65,11 +67,14 @@ for name, template in REDUCE.items():
     operator(name, "reduce", (2, 3, 4))(_reduction(template))
 for name, template in INDEX_OF.items():
     operator(name, "reduce", (2, 3))(_reduction(template, "int64"))
-for name, (category, template) in SAME_SHAPE.items():
-    kind: Category = "softmax" if category == "softmax" else "normalisation"
-    operator(name, kind, (2, 3, 4))(_along_axis(template))
-for name, template in SCAN.items():
-    operator(name, "scan", (2, 3))(_along_axis(template))
+_TABLES: tuple[tuple[Category, dict[str, str], tuple[int, ...]], ...] = (
+    ("softmax", SOFTMAX, (2, 3, 4)),
+    ("normalisation", NORMALISATION, (2, 3, 4)),
+    ("scan", SCAN, (2, 3)),
+)
+for category, table, ranks in _TABLES:
+    for name, template in table.items():
+        operator(name, category, ranks)(_along_axis(template))
 
 
 @operator("sum_all", "reduce", (1, 2, 3))
@@ -85,7 +90,7 @@ def global_average(graph: Graph, x: Value) -> Value:
 
 @operator("layer_norm", "normalisation", (2, 3))
 def layer_norm(graph: Graph, x: Value) -> Value:
-    width = _features(graph, x)
+    width = graph.length(x, -1, 8)
     if graph.rng.random() < graph.dials.parameters:
         norm = graph.module("norm", "LayerNorm", ("features", width))
         return graph.let(f"{norm}({x})", x.shape)
@@ -94,7 +99,7 @@ def layer_norm(graph: Graph, x: Value) -> Value:
 
 @operator("rms_norm", "normalisation", (2, 3))
 def rms_norm(graph: Graph, x: Value) -> Value:
-    width = _features(graph, x)
+    width = graph.length(x, -1, 8)
     gain = graph.weight("gain", (width,))
     return graph.let(f"F.rms_norm({x}, ({width},), weight={gain}, eps=1e-5)", x.shape)
 
@@ -133,20 +138,13 @@ def batch_statistics_norm(graph: Graph, x: Value) -> Value:
 
 @operator("masked_softmax", "softmax", (2, 3))
 def masked_softmax(graph: Graph, x: Value) -> Value:
-    width = _features(graph, x)
+    width = graph.length(x, -1, 8)
     mask = graph.input("mask", (*x.shape[:-2], x.shape[-2], width), "torch.rand({shape}) > 0.3", "bool")
     return graph.let(f"torch.softmax({x}.masked_fill({mask}, -10000.0), dim=-1)", x.shape)
 
 
 @operator("masked_cumsum", "scan", (2,))
 def masked_cumsum(graph: Graph, x: Value) -> Value:
-    width = _features(graph, x)
+    width = graph.length(x, -1, 8)
     mask = graph.input("mask", (x.shape[0], width), "torch.rand({shape}) > 0.3", "bool")
     return graph.let(f"torch.cumsum({x} * {mask}, dim=1)", x.shape)
-
-
-def _features(graph: Graph, x: Value) -> int:
-    """The last axis, where it is long enough to have statistics."""
-    width = x.shape[-1]
-    graph.require(width >= 8 and not isinstance(width, Dim))
-    return width

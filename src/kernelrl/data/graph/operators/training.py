@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelrl.data.graph.graph import Dim, Graph, Value
+from kernelrl.data.graph.graph import Graph, Value
 from kernelrl.data.graph.operators import Apply, operator
 
 RAND = "torch.rand({shape}{dtype})"
@@ -36,20 +36,20 @@ for name, template in LOSSES.items():
 
 @operator("cross_entropy", "loss", (2,))
 def cross_entropy(graph: Graph, x: Value) -> Value:
-    labels = graph.indices("labels", _classes(graph, x), (x.shape[0],))
+    labels = graph.indices("labels", graph.length(x, 1, 8), (x.shape[0],))
     smoothing = graph.rng.choice(("", ", label_smoothing=0.1"))
     return graph.let(f"F.cross_entropy({x}, {labels}{smoothing})", ())
 
 
 @operator("nll_loss", "loss", (2,))
 def nll_loss(graph: Graph, x: Value) -> Value:
-    labels = graph.indices("labels", _classes(graph, x), (x.shape[0],))
+    labels = graph.indices("labels", graph.length(x, 1, 8), (x.shape[0],))
     return graph.let(f"F.nll_loss(F.log_softmax({x}, dim=1), {labels})", ())
 
 
 @operator("kl_div", "loss", (2,))
 def kl_div(graph: Graph, x: Value) -> Value:
-    _classes(graph, x)
+    graph.length(x, 1, 8)
     target = graph.input("target", x.shape)
     text = f'F.kl_div(F.log_softmax({x}, dim=1), torch.softmax({target}, dim=1), reduction="batchmean")'
     return graph.let(text, ())
@@ -57,79 +57,58 @@ def kl_div(graph: Graph, x: Value) -> Value:
 
 @operator("cosine_loss", "loss", (2,))
 def cosine_loss(graph: Graph, x: Value) -> Value:
-    _classes(graph, x)
+    graph.length(x, 1, 8)
     target = graph.input("target", x.shape)
     return graph.let(f"torch.mean(1.0 - F.cosine_similarity({x}, {target}, dim=1))", ())
 
 
 @operator("triplet_loss", "loss", (2,))
 def triplet_loss(graph: Graph, x: Value) -> Value:
-    _classes(graph, x)
+    graph.length(x, 1, 8)
     positive, negative = graph.input("positive", x.shape), graph.input("negative", x.shape)
     near = graph.let(f"torch.sum(torch.square({x} - {positive}), dim=1)", x.shape[:1])
     far = graph.let(f"torch.sum(torch.square({x} - {negative}), dim=1)", x.shape[:1])
     return graph.let(f"torch.mean(torch.relu({near} - {far} + 1.0))", ())
 
 
-def _classes(graph: Graph, x: Value) -> int:
-    classes = x.shape[1]
-    graph.require(classes >= 8 and not isinstance(classes, Dim))
-    return classes
+Steps = dict[str, tuple[str, str]]
+RANDN = "torch.randn({shape}{dtype})"
+_MEAN = (RANDN, "0.9 * {m} + 0.1 * {x}")
+_SQUARE = (RAND, "0.999 * {v} + 0.001 * {x} * {x}")
+_ADAM = f"({{new_m}} / {1 - 0.9**10:.6f}) / (torch.sqrt({{new_v}} / {1 - 0.999**10:.6f}) + 1e-8)"
+OPTIMISERS: dict[str, tuple[Steps, tuple[str, ...]]] = {
+    "sgd": ({}, ("{w} - 0.01 * ({x} + 0.0005 * {w})",)),
+    "sgd_momentum": (
+        {"velocity": (RANDN, "0.9 * {velocity} + {x}")},
+        ("{w} - 0.01 * ({x} + 0.9 * {new_velocity})", "{w} - 0.01 * {new_velocity}"),
+    ),
+    "adam": ({"m": _MEAN, "v": _SQUARE}, (f"{{w}} - 0.001 * {_ADAM}",)),
+    "adamw": ({"m": _MEAN, "v": _SQUARE}, (f"{{w}} * 0.9999 - 0.001 * {_ADAM}",)),
+    "rmsprop": (
+        {"square": (RAND, "0.99 * {square} + 0.01 * {x} * {x}")},
+        ("{w} - 0.01 * {x} / (torch.sqrt({new_square}) + 1e-8)",),
+    ),
+    "adagrad": ({"total": (RAND, "{total} + {x} * {x}")}, ("{w} - 0.01 * {x} / (torch.sqrt({new_total}) + 1e-10)",)),
+}
+"""By name: of each state, how it is drawn and its new value; and the new weight, in one way or either of two.
+
+Adam's are those of Kingma and Ba 2015, algorithm 1, at step 10.
+"""
 
 
-@operator("sgd", "optimiser", (1, 2))
-def sgd(graph: Graph, grad: Value) -> tuple[Value, ...]:
-    weight = graph.input("weight", grad.shape)
-    return (graph.let(f"{weight} - 0.01 * ({grad} + 0.0005 * {weight})", grad.shape),)
+def _optimiser(states: Steps, weights: tuple[str, ...]) -> Apply:
+    def apply(graph: Graph, grad: Value) -> tuple[Value, ...]:
+        names = {"x": grad, "w": graph.input("weight", grad.shape)}
+        names |= {name: graph.input(name, grad.shape, draw) for name, (draw, _) in states.items()}
+        new = {f"new_{name}": graph.let(text.format(**names), grad.shape) for name, (_, text) in states.items()}
+        weight = weights[0] if len(weights) == 1 or graph.rng.random() < 0.5 else weights[1]
+        return graph.let(weight.format(**names, **new), grad.shape), *new.values()
+
+    return apply
 
 
-@operator("sgd_momentum", "optimiser", (1, 2))
-def sgd_momentum(graph: Graph, grad: Value) -> tuple[Value, ...]:
-    weight, velocity = graph.input("weight", grad.shape), graph.input("velocity", grad.shape)
-    new = graph.let(f"0.9 * {velocity} + {grad}", grad.shape)
-    nesterov = graph.rng.random() < 0.5
-    step = f"({grad} + 0.9 * {new})" if nesterov else str(new)
-    return graph.let(f"{weight} - 0.01 * {step}", grad.shape), new
-
-
-def _moments(graph: Graph, grad: Value, names: tuple[str, str] = ("m", "v")) -> tuple[Value, Value]:
-    first = graph.input(names[0], grad.shape)
-    second = graph.input(names[1], grad.shape, RAND)
-    return first, second
-
-
-@operator("adam", "optimiser", (1, 2))
-def adam(graph: Graph, grad: Value) -> tuple[Value, ...]:
-    return _adam(graph, grad, decay="")
-
-
-@operator("adamw", "optimiser", (1, 2))
-def adamw(graph: Graph, grad: Value) -> tuple[Value, ...]:
-    return _adam(graph, grad, decay=" * 0.9999")
-
-
-def _adam(graph: Graph, grad: Value, decay: str) -> tuple[Value, ...]:
-    """Kingma and Ba 2015, algorithm 1, at step 10."""
-    weight = graph.input("weight", grad.shape)
-    m, v = _moments(graph, grad)
-    mean = graph.let(f"0.9 * {m} + 0.1 * {grad}", grad.shape)
-    square = graph.let(f"0.999 * {v} + 0.001 * {grad} * {grad}", grad.shape)
-    step = f"({mean} / {1 - 0.9**10:.6f}) / (torch.sqrt({square} / {1 - 0.999**10:.6f}) + 1e-8)"
-    return graph.let(f"{weight}{decay} - 0.001 * {step}", grad.shape), mean, square
-
-
-@operator("rmsprop", "optimiser", (1, 2))
-def rmsprop(graph: Graph, grad: Value) -> tuple[Value, ...]:
-    weight, square = graph.input("weight", grad.shape), graph.input("square", grad.shape, RAND)
-    new = graph.let(f"0.99 * {square} + 0.01 * {grad} * {grad}", grad.shape)
-    return graph.let(f"{weight} - 0.01 * {grad} / (torch.sqrt({new}) + 1e-8)", grad.shape), new
-
-
-@operator("adagrad", "optimiser", (1, 2))
-def adagrad(graph: Graph, grad: Value) -> tuple[Value, ...]:
-    weight, total = graph.input("weight", grad.shape), graph.input("total", grad.shape, RAND)
-    new = graph.let(f"{total} + {grad} * {grad}", grad.shape)
-    return graph.let(f"{weight} - 0.01 * {grad} / (torch.sqrt({new}) + 1e-10)", grad.shape), new
+for name, (states, weights) in OPTIMISERS.items():
+    operator(name, "optimiser", (1, 2))(_optimiser(states, weights))
 
 
 @operator("lion", "optimiser", (1, 2))

@@ -8,24 +8,23 @@ calls a library (`extern_kernels.mm`), the candidate has a kernel of its own; wh
 
 from __future__ import annotations
 
-import os
 import traceback
 import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import TimeoutError as FutureTimeout
-from multiprocessing import get_context
+from itertools import islice
 from typing import Any
 
 from omegaconf import DictConfig
-from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from kernelrl.configs import to_dict
+from kernelrl.data.construction import assemble
 from kernelrl.data.teachers import Proposal, Teacher
+from kernelrl.data.workers import Limits, Lost, run_in_order
 from kernelrl.task import Task
 
-AHEAD = 4
-"""Tasks that are worked on ahead of whoever iterates, per worker."""
+MEMORY_MB = 16_384
+"""Private memory of a worker (in MiB)."""
 
 
 class InductorTeacher(Teacher):
@@ -41,43 +40,29 @@ class InductorTeacher(Teacher):
     def __init__(self, levels: Mapping[str, Mapping[str, Any]], timeout_s: float, workers: int | None):
         self._levels = levels
         self._timeout_s = timeout_s
-        self._workers = workers or os.cpu_count() or 1
+        self._workers = workers
         self._tasks = 0
         self._converted = 0
         self._reasons: Counter[str] = Counter()
 
-    def propose(self, task: Task, dialect: str) -> list[Proposal]:
-        return [proposal for _, proposal in self.proposals([task], dialect)]
-
     def proposals(self, tasks: Iterable[Task], dialect: str) -> Iterator[tuple[Task, Proposal]]:
-        waiting: deque[tuple[Task, list[ProcessFuture[Any]]]] = deque()
-        pool = ProcessPool(self._workers, initializer=_prepare, context=get_context("spawn"))
-        try:
-            for task in tasks:
-                futures = [
-                    pool.schedule(translate, args=(task, dialect, level, dict(patches)), timeout=self._timeout_s)
-                    for level, patches in self._levels.items()
-                ]
-                waiting.append((task, futures))
-                if len(waiting) > AHEAD * self._workers:
-                    yield from self._collect(*waiting.popleft())
-            while waiting:
-                yield from self._collect(*waiting.popleft())
-        finally:
-            pool.stop()  # type: ignore[no-untyped-call]
-            pool.join()
+        work = ((task, dialect, level, dict(patches)) for task in tasks for level, patches in self._levels.items())
+        results = run_in_order(translate, work, Limits(self._timeout_s, MEMORY_MB, self._workers), _prepare)
+        while outcomes := list(islice(results, len(self._levels))):
+            yield from self._collect(outcomes[0][0][0], [outcome for _, outcome in outcomes])
 
     def summary(self) -> dict[str, Any]:
         return {"tasks": self._tasks, "converted": self._converted, "not_converted": dict(self._reasons.most_common())}
 
-    def _collect(self, task: Task, futures: list[ProcessFuture[Any]]) -> Iterator[tuple[Task, Proposal]]:
+    def _collect(self, task: Task, outcomes: list[Proposal | str | Lost]) -> Iterator[tuple[Task, Proposal]]:
         """The task's proposals, each text once."""
-        outcomes = [_outcome(future) for future in futures]
         proposals = {item.source: item for item in reversed(outcomes) if isinstance(item, Proposal)}
         self._tasks += 1
         self._converted += bool(proposals)
         if not proposals:
-            self._reasons[str(outcomes[0])] += 1
+            lost = {"out of time": "took too long", "its worker process died": "crashed", "an exception": "raised"}
+            first = outcomes[0]
+            self._reasons[lost[first.reason] if isinstance(first, Lost) else str(first)] += 1
         yield from ((task, proposal) for proposal in reversed(proposals.values()))
 
 
@@ -85,13 +70,18 @@ def make(cfg: DictConfig) -> InductorTeacher:
     return InductorTeacher(to_dict(cfg.levels), cfg.timeout_s, cfg.workers)
 
 
-def translate(task: Task, dialect: str, level: str, patches: Mapping[str, Any]) -> Proposal | str:
-    """One candidate, or the reason why there is none. Runs in a worker process: it runs the task's code."""
-    from kernelrl.data.teachers.inductor import candidate, capture, cpp, reasoning, triton, wrapper
+def translate(work: tuple[Task, str, str, dict[str, Any]]) -> Proposal | str:
+    """One candidate, or the reason why there is none. Runs in a worker process: it runs the task's code.
+
+    Args:
+        work: task, dialect, level, and the level's settings of `torch._inductor.config`.
+    """
+    from kernelrl.data.teachers.inductor import capture, cpp, reasoning, triton, wrapper
     from kernelrl.data.teachers.inductor.cpp_library import CppLibrary
     from kernelrl.data.teachers.inductor.library import Library
     from kernelrl.data.teachers.inductor.triton_library import TritonLibrary
 
+    task, dialect, level, patches = work
     language = {"cpp": cpp, "triton": triton}[dialect]
     library: Library = CppLibrary() if dialect == "cpp" else TritonLibrary()
     try:
@@ -101,7 +91,7 @@ def translate(task: Task, dialect: str, level: str, patches: Mapping[str, Any]) 
         if not parts.kernels and not library.functions:
             return "nothing to compute"
         text = language.module_text(parts.kernels, library.functions)
-        source = candidate.assemble(text, task, captured.inputs, parts.statements, parts.returned)
+        source = assemble(text, task, captured.inputs, parts.statements, parts.returned)
     except capture.NotConvertible as error:
         return str(error)
     except Exception as error:  # Inductor's text has forms that nobody has seen yet
@@ -112,19 +102,6 @@ def translate(task: Task, dialect: str, level: str, patches: Mapping[str, Any]) 
 
 def _prepare() -> None:
     """Import what takes seconds before the clock of the first task starts."""
-    import torch
-
     import kernelrl.data.teachers.inductor.capture  # noqa: F401
 
-    torch.set_num_threads(1)
     warnings.filterwarnings("ignore")  # of torch about itself, once for each task
-
-
-def _outcome(future: ProcessFuture[Any]) -> Proposal | str:
-    try:
-        outcome: Proposal | str = future.result()
-    except FutureTimeout:
-        return "took too long"
-    except ProcessExpired:
-        return "crashed"
-    return outcome

@@ -29,6 +29,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import tree_unflatten
 from triton.backends.compiler import GPUTarget
 
+from kernelrl.data.tracing import attribute
 from kernelrl.task import Task
 
 PATCHES: dict[str, Any] = {
@@ -39,7 +40,6 @@ PATCHES: dict[str, Any] = {
     "layout_optimization": False,  # channels last, which suits oneDNN and not a kernel that walks along rows
 }
 LIBRARIES = ("extern_kernels.", "aten.", "inductor_ops.", "torch.ops.")
-BACKENDS = {"cpp": "cpp", "triton": "triton"}
 aten = torch.ops.aten
 SLOW_SCANS = [aten.logcumsumexp.default, aten.cummax.default, aten.cummin.default]
 """Triton's interpreter combines the elements of a scan one by one, unless it is a plain sum or product."""
@@ -138,7 +138,7 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
         captured.code = wrapper.value
         raise _Stop
 
-    settings = {**PATCHES, "cpu_backend": BACKENDS[dialect], **patches}
+    settings = {**PATCHES, "cpu_backend": dialect, **patches}
     fallbacks = {operator: fallback_handler(operator) for operator in SLOW_SCANS}  # type: ignore[no-untyped-call]
     with (
         mock.patch.dict(lowerings, fallbacks),
@@ -231,8 +231,7 @@ def _name_arguments(program: ExportedProgram, captured: Captured) -> None:
             captured.arguments[name] = name
             captured.inputs.append(name)
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
-            path = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in str(spec.target).split("."))
-            captured.arguments[name] = f"self{path}"
+            captured.arguments[name] = attribute(str(spec.target))
         else:
             raise NotConvertible("a tensor constant")
 

@@ -6,11 +6,11 @@ import ast
 import json
 import re
 import textwrap
+from functools import cache
+from pathlib import Path
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
-from kernelrl.data.teachers.inductor.cpp_helpers import HELPERS
-from kernelrl.data.teachers.inductor.cpp_kernels import HELPERS as KERNELS
-from kernelrl.data.teachers.inductor.wrapper import Launch
+from kernelrl.data.teachers.inductor.wrapper import Launch, short_names
 
 FLAGS = ("-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 """As Inductor's own: no flag that lets equal expressions round differently, as a softmax over large values needs."""
@@ -27,7 +27,7 @@ HALVES = {"at::Half": "half", "at::BFloat16": "bfloat16"}
 
 def launcher(kernels: dict[str, str]) -> Launch:
     """How a kernel is launched: as a function of the compiled module."""
-    names = short_names(kernels)
+    names = short_names(kernels, "cpp_")
 
     def launch(name: str, arguments: list[ast.expr]) -> str:
         return f"module.{names[name]}({', '.join(map(ast.unparse, arguments))})"
@@ -45,7 +45,7 @@ def module_text(kernels: dict[str, str], library: dict[str, str]) -> str:
     Raises:
         NotConvertible: a kernel needs what only PyTorch's headers have.
     """
-    names = short_names(kernels)
+    names = short_names(kernels, "cpp_")
     functions = "\n".join([_function(names[name], text) for name, text in kernels.items()] + [*library.values()])
     needed = _helpers(functions)
     includes = "".join(f"#include <{header}>\n" for header in HEADERS)
@@ -61,16 +61,6 @@ FUNCTIONS = {json.dumps([*names.values(), *library])}
 FLAGS = {json.dumps(FLAGS)}
 module = load_inline("kernels", cpp_sources=SOURCE, functions=FUNCTIONS, extra_cflags=FLAGS)
 '''
-
-
-def short_names(kernels: dict[str, str]) -> dict[str, str]:
-    """Inductor's names without `cpp_`, cut where a long chain of operators is listed."""
-    return {name: _shorten(name.removeprefix("cpp_")) for name in kernels}
-
-
-def _shorten(name: str, limit: int = 60) -> str:
-    head, _, number = name.rpartition("_")
-    return f"{head[:limit].rstrip('_')}_{number}"
 
 
 def _function(name: str, text: str) -> str:
@@ -204,16 +194,23 @@ def _indent(lines: list[str]) -> str:
 
 
 def _helpers(text: str) -> str:
-    """The functions of `KERNELS` and `HELPERS` that the text uses, directly or through another."""
+    """The parts of `kernels.h` that the text uses, directly or through another."""
     used: dict[str, str] = {}
     called = [name for name in VECTORISED if re.search(rf"\bstd::{name}\(", text)]
     if called:
         declared = "".join(f"#pragma omp declare simd notinbranch\nfloat {name}f(float) noexcept;\n" for name in called)
         used["vectorised"] = f'extern "C" {{\n{declared}}}\n'
-    for names, helper in reversed((*KERNELS, *HELPERS)):
+    for names, helper in reversed(_parts()):
         if re.search(rf"\b(?:{names})\b", text + "".join(used.values())):
             used[names] = helper
     return "".join(f"\n{helper}" for helper in reversed(used.values()))
+
+
+@cache
+def _parts() -> list[tuple[str, str]]:
+    """By the names that show the need (a pattern): the text."""
+    _, *parts = re.split(r"^//: (.+)\n", Path(__file__).with_name("kernels.h").read_text(), flags=re.MULTILINE)
+    return [(names, text.rstrip() + "\n") for names, text in zip(parts[::2], parts[1::2], strict=True)]
 
 
 VECTORISED = "exp expm1 log log1p sin cos tanh erf".split()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
-from kernelrl.data.teachers.inductor.library import Call, Number, triple
+from kernelrl.data.teachers.inductor.library import Call, Library, Number, triple
 
 TYPES = {
     "float64": "double",
@@ -22,29 +22,20 @@ TYPES = {
 }
 
 
-class CppLibrary:
+class CppLibrary(Library):
     """The functions of the candidate's module that stand in for library kernels."""
 
     def __init__(self) -> None:
+        self.reasons = REASONS
         self._names: dict[tuple[str, str], str] = {}
 
     @property
     def functions(self) -> dict[str, str]:
-        """Text of each function of the module, by its name."""
         return {
             name: f"\nvoid {name}({parameters}) {{\n  {body};\n}}\n" for (parameters, body), name in self._names.items()
         }
 
-    @property
-    def reasons(self) -> Mapping[str, str]:
-        return REASONS
-
     def launch(self, call: Call) -> str:
-        """The statement that computes the call.
-
-        Raises:
-            NotConvertible: there is no kernel for this operator or its types.
-        """
         types = {*call.dtypes.values()}
         if call.operator not in BODIES or not types <= TYPES.keys():
             raise NotConvertible(f"extern kernel: {call.operator}")

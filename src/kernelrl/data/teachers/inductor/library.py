@@ -56,18 +56,20 @@ class Call:
 class Library(Protocol):
     """A language's kernels for these calls; it remembers which a candidate needs."""
 
-    @property
-    def functions(self) -> dict[str, str]:
-        """Their text, by name."""
-        ...
+    reasons: Mapping[str, str]
+    """By operator: why its kernel is as it is, to follow `mm: `."""
 
     @property
-    def reasons(self) -> Mapping[str, str]:
-        """By operator: why its kernel is as it is, to follow `mm: `."""
+    def functions(self) -> dict[str, str]:
+        """Text of the functions that a candidate needs, by name, each after those that it uses."""
         ...
 
     def launch(self, call: Call) -> str:
-        """The statement that computes the call into its outputs, which are allocated."""
+        """The statement that computes the call into its outputs, which are allocated.
+
+        Raises:
+            NotConvertible: there is no kernel for this operator or its types.
+        """
         ...
 
 

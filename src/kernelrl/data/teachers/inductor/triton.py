@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 import torch._inductor.runtime.triton_helpers as triton_helpers
 from torch._inductor.runtime.hints import TRITON_MAX_BLOCK
 
+from kernelrl.data.rewriting import parse_expression
 from kernelrl.data.teachers.inductor.capture import NotConvertible
-from kernelrl.data.teachers.inductor.wrapper import Launch
+from kernelrl.data.teachers.inductor.wrapper import Launch, short_names, without_unused
+from kernelrl.data.teachers.template.triton_functions import FUNCTIONS
 
 BLOCK_ELEMENTS = 16384
 """Elements that one program works on at a time: many, since the interpreter's time is by the program."""
@@ -24,7 +27,7 @@ IMPORTS = "import torch\nimport triton\nimport triton.language as tl\nfrom torch
 def launcher(kernels: dict[str, str]) -> Launch:
     """How a kernel is launched: over a grid that covers its elements."""
     functions = {name: _find(text) for name, text in kernels.items()}
-    names = short_names(kernels)
+    names = short_names(kernels, "triton_")
 
     def launch(name: str, arguments: list[ast.expr]) -> str:
         function, hints, grid_type = functions[name]
@@ -51,28 +54,34 @@ def module_text(kernels: dict[str, str], library: dict[str, str]) -> str:
     Raises:
         NotConvertible: a kernel uses what neither Triton's language nor its interpreter has.
     """
-    names = short_names(kernels)
-    functions, wanted = [], set[str]()
+    names = short_names(kernels, "triton_")
+    functions = []
     for name, text in kernels.items():
         function, _, _ = _find(text)
         function.name = names[name]
-        own = _Own(_combinations(text))
+        functions.append((function, _combinations(text)))
+    return stand_alone(functions, library)
+
+
+def stand_alone(kernels: Iterable[tuple[ast.FunctionDef, dict[str, str]]], library: dict[str, str]) -> str:
+    """Imports, the helpers that the kernels use, and the kernels.
+
+    Args:
+        kernels: each with the functions beside it that scans combine by, as Triton's own.
+
+    Raises:
+        NotConvertible: a kernel uses what neither Triton's language nor its interpreter has.
+    """
+    functions, wanted = [], set[str]()
+    for function, combinations in kernels:
+        own = _Own(combinations)
         function = own.visit(function)
-        function.decorator_list = [_parse("triton.jit")]
-        function.body = _without_unused(function.body)
+        function.decorator_list = [parse_expression("triton.jit")]
+        function.body = without_unused(function.body)
         functions.append(f"\n\n{ast.unparse(function)}\n")
         wanted |= own.wanted
     own_texts = [f"\n\n{text.strip()}\n" for text in [*_helpers(wanted), *library.values()]]
     return IMPORTS + "".join(own_texts) + "".join(functions)
-
-
-def short_names(kernels: dict[str, str]) -> dict[str, str]:
-    """Inductor's names without `triton_`, cut where a long chain of operators is listed."""
-    shortened = {}
-    for name in kernels:
-        head, _, number = name.removeprefix("triton_").rpartition("_")
-        shortened[name] = f"{head[:60].rstrip('_')}_{number}"
-    return shortened
 
 
 def _find(text: str) -> tuple[ast.FunctionDef, dict[str, int], str]:
@@ -131,7 +140,7 @@ class _Own(ast.NodeTransformer):
         module, name = ast.unparse(node.value), node.attr
         if module in ("libdevice", "tl_math", "math"):
             if name in IN_LANGUAGE:
-                return _parse(f"tl.{name}")
+                return parse_expression(f"tl.{name}")
             if name not in HELPERS:
                 raise NotConvertible(f"kernel: {module}.{name}")
             self.wanted.add(name)
@@ -150,7 +159,8 @@ class _Own(ast.NodeTransformer):
             name = self._combinations[ast.unparse(function)]
             if not name or not isinstance(scanned, ast.Tuple) or not isinstance(target, ast.Tuple):
                 raise NotConvertible("kernel: a scan with a function of its own")
-            node = ast.Assign([target.elts[0]], _parse(f"{name}({ast.unparse(scanned.elts[0])}, {ast.unparse(axis)})"))
+            scan = f"{name}({ast.unparse(scanned.elts[0])}, {ast.unparse(axis)})"
+            node = ast.Assign([target.elts[0]], parse_expression(scan))
             ast.fix_missing_locations(node)
         self.generic_visit(node)
         return node
@@ -183,7 +193,7 @@ def _helpers(wanted: set[str]) -> list[str]:
         assert isinstance(node, ast.FunctionDef)
         own = _Own()
         node = own.visit(node)
-        node.decorator_list = [_parse("triton.jit")]
+        node.decorator_list = [parse_expression("triton.jit")]
         called = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         for other in sorted((called & (_library().keys() | HELPERS.keys()) | own.wanted) - {name}):
             add(other)
@@ -196,35 +206,12 @@ def _helpers(wanted: set[str]) -> list[str]:
     return list(texts.values())
 
 
-def _without_unused(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements without assignments to names that nothing reads, inside loops too."""
-    while True:
-        nodes = [node for item in body for node in ast.walk(item) if isinstance(node, ast.Name)]
-        loaded = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
-        before = sum(1 for item in body for _ in ast.walk(item))
-        for item in body:
-            if isinstance(item, ast.For):
-                item.body = [part for part in item.body if not _is_unused(part, loaded)]
-        body = [item for item in body if not _is_unused(item, loaded)]
-        if sum(1 for item in body for _ in ast.walk(item)) == before:
-            return body
-
-
-def _is_unused(node: ast.stmt, loaded: set[str]) -> bool:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return bool(targets) and all(isinstance(target, ast.Name) and target.id not in loaded for target in targets)
-
-
-def _parse(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
 SCANS = {
     "tmp0 = arg0_0 + arg1_0\nreturn tmp0": "tl.cumsum",
     "tmp0 = arg0_0 * arg1_0\nreturn tmp0": "tl.cumprod",
 }
 IN_LANGUAGE = frozenset("exp exp2 log log2 cos sin sqrt rsqrt erf floor ceil abs sigmoid fma".split())
-HELPERS = {
+HELPERS = FUNCTIONS | {
     "maximum": "def maximum(a, b):\n    return tl.maximum(a, b, tl.PropagateNan.ALL)",
     "minimum": "def minimum(a, b):\n    return tl.minimum(a, b, tl.PropagateNan.ALL)",
     "max2": "def max2(a, dim):\n    return tl.max(a, dim)",
@@ -249,28 +236,6 @@ def welford(mean, m2, weight, dim):
 """,
     "isnan": "def isnan(x):\n    return x != x",
     "isinf": 'def isinf(x):\n    return tl.abs(x) == float("inf")',
-    "log1p": """\
-def log1p(x):
-    u = 1.0 + x
-    d = u - 1.0
-    return tl.where(d == 0.0, x, tl.where(u == float("inf"), x, tl.log(u) * (x / tl.where(d == 0.0, 1.0, d))))
-""",
-    "expm1": """\
-def expm1(x):
-    u = tl.exp(x)
-    d = u - 1.0
-    v = tl.log(tl.where(d == 0.0, 2.0, u))
-    small = tl.where(d == 0.0, x, d * (x / v))
-    return tl.where(tl.abs(x) < 1.0, small, d)
-""",
-    "tanh": """\
-def tanh(x):
-    t = expm1(2.0 * tl.minimum(tl.abs(x), 20.0))
-    y = t / (t + 2.0)
-    s = x * x
-    small = x * (1.0 - s * (1.0 / 3.0 - s * (2.0 / 15.0 - s * (17.0 / 315.0))))
-    return tl.where(tl.abs(x) < 0.1, small, tl.where(x < 0.0, -y, tl.where(x == x, y, x)))
-""",
     "trunc": "def trunc(x):\n    return tl.where(x < 0.0, tl.ceil(x), tl.floor(x))",
     "nearbyint": """\
 def nearbyint(x):
@@ -287,18 +252,6 @@ def pow(x, y):
     real = tl.where(tl.floor(y) == y, tl.where(odd, -size, size), float("nan"))
     return tl.where(y == 0.0, 1.0, tl.where(x < 0.0, real, size))
 """,
-    "atan": """\
-def atan(x):
-    size = tl.abs(x)
-    turned = tl.where(size > 1.0, 1.0 / size, size)
-    halved = turned / (1.0 + tl.sqrt(1.0 + turned * turned))
-    s = halved * halved
-    series = -1.0 / 11.0 + s * (1.0 / 13.0 - s * (1.0 / 15.0 - s * (1.0 / 17.0 - s / 19.0)))
-    series = 1.0 + s * (-1.0 / 3.0 + s * (1.0 / 5.0 + s * (-1.0 / 7.0 + s * (1.0 / 9.0 + s * series))))
-    angle = 2.0 * halved * series
-    angle = tl.where(size > 1.0, 1.5707963267948966 - angle, angle)
-    return tl.where(x < 0.0, -angle, tl.where(x == x, angle, x))
-""",
     "signbit": "def signbit(x):\n    return x < 0.0",
 }
-"""What Triton's language lacks, accurate near zero (Kahan's log1p and expm1); reductions that are quick interpreted."""
+"""What Triton's language lacks; reductions that are quick interpreted."""

@@ -6,6 +6,28 @@ the interpreter multiplies the bits of bfloat16.
 
 from __future__ import annotations
 
+_HEAD = """\
+    x, weight, bias, out, N, C, D, H, W, F, CG, KD, KH, KW, OD, OH, OW, xn, xc, xd, xh, xw, wf, wc, wd, wh, ww,
+    on, of, od, oh, ow, SD, SH, SW, PD, PH, PW, DD, DH, DW,
+    BIAS: tl.constexpr, TRANSPOSED: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_C: tl.constexpr,
+):
+    p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)[:, None]
+    n, d, h, w = p // (OD * OH * OW), p // (OH * OW) % OD, p // OW % OH, p % OW
+    f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)[None, :]
+"""
+_TAPS = """\
+    sums = tl.zeros([BLOCK_P, BLOCK_F], tl.float32)
+    for tap in range(KD * KH * KW):
+        kd, kh, kw = tap // (KH * KW), tap // KW % KH, tap % KW
+        z, z_inside = place(d, kd, SD, PD, DD, D, TRANSPOSED)
+        y, y_inside = place(h, kh, SH, PH, DH, H, TRANSPOSED)
+        v, v_inside = place(w, kw, SW, PW, DW, W, TRANSPOSED)
+"""
+_END = """\
+    if BIAS:
+        sums += tl.load(bias + f, f < F, 0.0).to(tl.float32)
+    tl.store(out + n * on + f * of + d * od + h * oh + w * ow, sums, (n < N) & (f < F))
+"""
 FUNCTIONS = {
     "product_kernel": """
 @triton.jit
@@ -52,23 +74,10 @@ def place(at, tap, stride, padding, dilation, size, TRANSPOSED: tl.constexpr):
         inside = (found >= 0) & (found < size)
     return found, inside
 """,
-    "dense_kernel": """
+    "dense_kernel": f"""
 @triton.jit
 def dense_kernel(
-    x, weight, bias, out, N, C, D, H, W, F, CG, KD, KH, KW, OD, OH, OW, xn, xc, xd, xh, xw, wf, wc, wd, wh, ww,
-    on, of, od, oh, ow, SD, SH, SW, PD, PH, PW, DD, DH, DW,
-    BIAS: tl.constexpr, TRANSPOSED: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_C: tl.constexpr,
-):
-    p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)[:, None]
-    n, d, h, w = p // (OD * OH * OW), p // (OH * OW) % OD, p // OW % OH, p % OW
-    f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)[None, :]
-    sums = tl.zeros([BLOCK_P, BLOCK_F], tl.float32)
-    for tap in range(KD * KH * KW):
-        kd, kh, kw = tap // (KH * KW), tap // KW % KH, tap % KW
-        z, z_inside = place(d, kd, SD, PD, DD, D, TRANSPOSED)
-        y, y_inside = place(h, kh, SH, PH, DH, H, TRANSPOSED)
-        v, v_inside = place(w, kw, SW, PW, DW, W, TRANSPOSED)
-        inside = (n < N) & z_inside & y_inside & v_inside
+{_HEAD}{_TAPS}        inside = (n < N) & z_inside & y_inside & v_inside
         under = x + n * xn + z * xd + y * xh + v * xw
         factors = weight + f * wf + kd * wd + kh * wh + kw * ww
         for start in range(0, C, BLOCK_C):
@@ -76,37 +85,18 @@ def dense_kernel(
             left = tl.load(under + across * xc, inside & (across < C), 0.0)
             right = tl.load(factors + down * wc, (down < C) & (f < F), 0.0)
             sums += tl.dot(left.to(tl.float32), right.to(tl.float32), input_precision="ieee")
-    if BIAS:
-        sums += tl.load(bias + f, f < F, 0.0).to(tl.float32)
-    tl.store(out + n * on + f * of + d * od + h * oh + w * ow, sums, (n < N) & (f < F))
-""",
-    "grouped_kernel": """
+{_END}""",
+    "grouped_kernel": f"""
 @triton.jit
 def grouped_kernel(
-    x, weight, bias, out, N, C, D, H, W, F, CG, KD, KH, KW, OD, OH, OW, xn, xc, xd, xh, xw, wf, wc, wd, wh, ww,
-    on, of, od, oh, ow, SD, SH, SW, PD, PH, PW, DD, DH, DW,
-    BIAS: tl.constexpr, TRANSPOSED: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_C: tl.constexpr,
-):
-    p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)[:, None]
-    n, d, h, w = p // (OD * OH * OW), p // (OH * OW) % OD, p // OW % OH, p % OW
-    f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)[None, :]
-    first = f // (F // (C // CG)) * CG
-    sums = tl.zeros([BLOCK_P, BLOCK_F], tl.float32)
-    for tap in range(KD * KH * KW):
-        kd, kh, kw = tap // (KH * KW), tap // KW % KH, tap % KW
-        z, z_inside = place(d, kd, SD, PD, DD, D, TRANSPOSED)
-        y, y_inside = place(h, kh, SH, PH, DH, H, TRANSPOSED)
-        v, v_inside = place(w, kw, SW, PW, DW, W, TRANSPOSED)
-        inside = (n < N) & z_inside & y_inside & v_inside & (f < F)
+{_HEAD}    first = f // (F // (C // CG)) * CG
+{_TAPS}        inside = (n < N) & z_inside & y_inside & v_inside & (f < F)
         under = x + n * xn + first * xc + z * xd + y * xh + v * xw
         factors = weight + f * wf + kd * wd + kh * wh + kw * ww
         for c in range(CG):
             values = tl.load(under + c * xc, inside, 0.0).to(tl.float32)
             sums += values * tl.load(factors + c * wc, f < F, 0.0).to(tl.float32)
-    if BIAS:
-        sums += tl.load(bias + f, f < F, 0.0).to(tl.float32)
-    tl.store(out + n * on + f * of + d * od + h * oh + w * ow, sums, (n < N) & (f < F))
-""",
+{_END}""",
     "convolution": """
 def convolution(x, weight, bias, out, stride, padding, dilation, groups, transposed):
     while x.dim() < 5:

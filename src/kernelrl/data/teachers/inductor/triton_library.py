@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from kernelrl.data.teachers.inductor.capture import NotConvertible
-from kernelrl.data.teachers.inductor.library import Call, triple
+from kernelrl.data.teachers.inductor.library import Call, Library, triple
 from kernelrl.data.teachers.inductor.triton_kernels import FUNCTIONS
 
 FLOATS = frozenset({"float16", "bfloat16", "float32"})
 
 
-class TritonLibrary:
+class TritonLibrary(Library):
     """The functions of a candidate that stand in for library kernels."""
 
     def __init__(self) -> None:
+        self.reasons = REASONS
         self._wanted: dict[str, None] = {}
 
     @property
     def functions(self) -> dict[str, str]:
-        """Text of each function, by its name, after those that it uses."""
         used: dict[str, str] = {}
         for name, text in reversed(FUNCTIONS.items()):
             if name in self._wanted or any(re.search(rf"\b{name}\b", other) for other in used.values()):
                 used[name] = text
         return dict(reversed(used.items()))
 
-    @property
-    def reasons(self) -> Mapping[str, str]:
-        return REASONS
-
     def launch(self, call: Call) -> str:
-        """The statement that computes the call.
-
-        Raises:
-            NotConvertible: there is no kernel for this operator or its types.
-        """
         if call.operator not in REASONS or not {*call.dtypes.values()} <= FLOATS | {"int64"}:
             raise NotConvertible(f"extern kernel: {call.operator}")
         if call.operator in ("mm", "bmm", "addmm", "baddbmm"):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from kernelrl.data.rewriting import loaded_names, parse_expression
 from kernelrl.data.teachers.inductor.capture import Captured, NotConvertible, operator_of
 from kernelrl.data.teachers.inductor.library import Library, called, read_call
 
@@ -75,8 +76,14 @@ def translate(captured: Captured, launch: Callable[[dict[str, str]], Launch], li
     for part in (part for statement in statements for part in ast.walk(statement) if isinstance(part, ast.Call)):
         if operator := operator_of(ast.unparse(part.func)):
             raise NotConvertible(f"extern kernel: {operator}, in an expression")
-    wrapper.statements = [ast.unparse(node) for node in _without_unused(statements, wrapper.returned)]
+    wrapper.statements = [ast.unparse(node) for node in without_unused(statements, parse_expression(wrapper.returned))]
     return wrapper
+
+
+def short_names(kernels: dict[str, str], prefix: str, limit: int = 60) -> dict[str, str]:
+    """Inductor's names of kernels without their prefix, cut where a long chain of operators is listed."""
+    parts = {name: name.removeprefix(prefix).rpartition("_") for name in kernels}
+    return {name: f"{head[:limit].rstrip('_')}_{number}" for name, (head, _, number) in parts.items()}
 
 
 class _Own(ast.NodeTransformer):
@@ -91,7 +98,7 @@ class _Own(ast.NodeTransformer):
         self._names[name] = self._names.get(value, value)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return _parse(self._names.get(node.id, node.id))
+        return parse_expression(self._names.get(node.id, node.id))
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         name = _called(node)
@@ -100,13 +107,13 @@ class _Own(ast.NodeTransformer):
             size, stride, dtype = map(ast.unparse, arguments)
             named = "" if dtype == "torch.float32" else f", dtype={dtype}"
             if _is_contiguous(size, stride):
-                return _parse(f"torch.empty({size}{named}{self._device})")
-            return _parse(f"torch.empty_strided({size}, {stride}{named}{self._device})")
+                return parse_expression(f"torch.empty({size}{named}{self._device})")
+            return parse_expression(f"torch.empty_strided({size}, {stride}{named}{self._device})")
         if name == "reinterpret_tensor":
             tensor, size, stride, offset = map(ast.unparse, arguments)
             if tensor in self._arguments:  # it may lie anywhere in its storage
                 offset = f"{tensor}.storage_offset() + {offset}"
-            return _parse(f"{tensor}.as_strided({size}, {stride}, {offset})")
+            return parse_expression(f"{tensor}.as_strided({size}, {stride}, {offset})")
         node.args = arguments
         return node
 
@@ -121,7 +128,7 @@ def _library_call(
     for name in sorted(made):
         buffer = captured.buffers[name]
         allocation = f"empty_strided_cpu({buffer.size}, {buffer.stride}, torch.{buffer.dtype})"
-        lines.append(f"{name} = {ast.unparse(own.visit(_parse(allocation)))}")
+        lines.append(f"{name} = {ast.unparse(own.visit(parse_expression(allocation)))}")
     return made, ast.parse("\n".join([*lines, library.launch(call)])).body
 
 
@@ -156,24 +163,19 @@ def _is_contiguous(size: str, stride: str) -> bool:
     return True
 
 
-def _without_unused(statements: list[ast.stmt], returned: str) -> list[ast.stmt]:
-    """The statements without assignments to names that nothing reads."""
+def without_unused(body: list[ast.stmt], *also: ast.expr) -> list[ast.stmt]:
+    """Statements without assignments to names that neither they nor `also` read, inside loops too."""
     while True:
-        loaded = {
-            node.id
-            for root in [*statements, _parse(returned)]
-            for node in ast.walk(root)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        }
-        kept = [
-            node
-            for node in statements
-            if not isinstance(node, ast.Assign) or any(ast.unparse(target) in loaded for target in node.targets)
-        ]
-        if len(kept) == len(statements):
-            return kept
-        statements = kept
+        loaded = loaded_names(*body, *also)
+        before = sum(1 for item in body for _ in ast.walk(item))
+        for item in body:
+            if isinstance(item, ast.For):
+                item.body = [part for part in item.body if not _is_unused(part, loaded)]
+        body = [item for item in body if not _is_unused(item, loaded)]
+        if sum(1 for item in body for _ in ast.walk(item)) == before:
+            return body
 
 
-def _parse(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
+def _is_unused(node: ast.stmt, loaded: set[str]) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return bool(targets) and all(isinstance(target, ast.Name) and target.id not in loaded for target in targets)

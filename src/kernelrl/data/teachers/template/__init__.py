@@ -1,10 +1,9 @@
 """The embedded teacher: writes kernels by rule, without a language model.
 
-Chains of `data/operators.py` get one fused `cpp` kernel (`chain.py`). Every other task is traced into a graph of
+Chains (`data/graph/chain.py`) get `cpp` kernels of their own (`chain.py`). Every other task is traced into a graph of
 PyTorch's core operators (`trace.py`), turned into loops (`lower.py`), which are fused (`schedule.py`) and written as
 C++ (`cpp.py`) or Triton (`triton.py`): one proposal for each level of optimisation, with reasoning that says what was
-done
-(`reasoning.py`). Not covered: programs that do not trace, and operators without a lowering; for them there is no
+done (`reasoning.py`). Not covered: programs that do not trace, and operators without a lowering; for them there is no
 proposal.
 """
 
@@ -15,10 +14,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from kernelrl.data.operators import OPERATORS
 from kernelrl.data.teachers import Proposal, Teacher
 from kernelrl.data.teachers.template import chain
 from kernelrl.data.teachers.template.levels import LEVELS, UnwritableError, write
+from kernelrl.errors import UserError
 from kernelrl.task import Task
 
 
@@ -26,13 +25,13 @@ class TemplateTeacher(Teacher):
     name = "template"
     dialects = frozenset({"cpp", "triton"})
 
-    def __init__(self) -> None:
+    def __init__(self, chain_levels: int = 1) -> None:
+        self.chain_levels = chain_levels
         self.unwritten: Counter[str] = Counter()
 
     def propose(self, task: Task, dialect: str) -> list[Proposal]:
-        known = task.origin == "synthetic" and task.ops and all(name in OPERATORS for name in task.ops)
-        if known and dialect == "cpp":
-            return chain.propose(task)
+        if dialect == "cpp" and task.origin == "synthetic" and task.ops and chain.CPP.keys() >= {*task.ops}:
+            return chain.propose(task, self.chain_levels)
         try:
             return write(task, dialect, LEVELS)
         except UnwritableError as error:
@@ -44,4 +43,7 @@ class TemplateTeacher(Teacher):
 
 
 def make(cfg: DictConfig) -> TemplateTeacher:
-    return TemplateTeacher()
+    levels = cfg.get("chain_levels", 1)
+    if not 1 <= levels <= len(chain.LEVELS):
+        raise UserError(f"teacher.chain_levels={levels} is not possible; give 1 to {len(chain.LEVELS)}")
+    return TemplateTeacher(levels)

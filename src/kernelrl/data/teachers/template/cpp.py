@@ -5,12 +5,13 @@ from __future__ import annotations
 from kernelrl.data.teachers.template.cpp_text import TANH, CppWriter, type_of
 from kernelrl.data.teachers.template.expr import ONE
 from kernelrl.data.teachers.template.loops import Buffer, Program, Stage, product
-from kernelrl.data.teachers.template.schedule import CONTRACTIONS, Group, schedule
+from kernelrl.data.teachers.template.schedule import CONTRACTIONS, Accepts, Group, schedule, scratch_of
 from kernelrl.data.teachers.template.tiles import block_of, stride_of
 
 ON_STACK = 16_384
 """Elements of a row that is kept on the stack."""
 START = {"sum": "0", "prod": "1", "max": "-INFINITY", "min": "INFINITY", "logaddexp": "-INFINITY"}
+INTEGER_START = {"sum": "0", "prod": "1", "max": "INT64_MIN", "min": "INT64_MAX"}
 BFLOAT16 = """\
 static inline float widen(uint16_t bits) {
   const uint32_t wide = static_cast<uint32_t>(bits) << 16;
@@ -39,12 +40,9 @@ class Cpp(CppWriter):
     def __init__(self, program: Program, fuse: bool, tile: bool) -> None:
         super().__init__(vector_math=tile)
         self.program, self.tile = program, tile
-        self.groups = schedule(program, fuse, self._first_depth, lambda group, stage, depth: True)
-        local = {name for group in self.groups for name in group.local}
-        names = {buffer.name for buffer in (*program.inputs, *program.outputs)}
-        temporary = {stage.buffer.name: stage.buffer for stage in program.stages}
-        self.scratch = [buffer for name, buffer in temporary.items() if name not in local | names]
-        """Buffers that `forward` allocates beside the outputs."""
+        self.accepts: Accepts = lambda group, stage, depth: True
+        self.groups = schedule(program, fuse, self._first_depth, self.accepts)
+        self.scratch = scratch_of(program, self.groups)
         self.sizes = sorted(program.sizes)
 
     def source(self) -> str:
@@ -77,8 +75,7 @@ class Cpp(CppWriter):
 
     def _group(self, group: Group) -> None:
         self.local = {stage.buffer.name: group.depth for stage in group.stages if stage.buffer.name in group.local}
-        origins = dict.fromkeys(stage.origin for stage in group.stages)
-        self._line(1, f"// {', '.join(origins)}")
+        self._line(1, f"// {group.title}")
         if not group.depth:
             self._declare_local(group, 1)
             for stage in group.stages:
@@ -86,8 +83,7 @@ class Cpp(CppWriter):
             return
         flat = all(stage.kind == "map" and len(stage.loops) == group.depth for stage in group.stages)
         simd = self.tile and flat
-        self._open(group.loops, 1, _collapse(group, simd), simd)
-        indent = 1 + sum(length != ONE for _, length in group.loops)
+        indent = self._open(group.loops, 1, _collapse(group, simd), simd)
         self._declare_local(group, indent)
         for stage in group.stages:
             self._stage(stage, group.depth, indent)
@@ -114,15 +110,12 @@ class Cpp(CppWriter):
         if self._is_tiled(stage) and depth < len(stage.loops):
             return self._tiled(stage, depth, indent)
         rest = stage.loops[depth:]
-        simd = self.tile and stage.kind == "map" and bool(rest)
-        self._open(rest, indent, 0, simd)
-        inner = indent + sum(length != ONE for _, length in rest)
+        inner = self._open(rest, indent, simd=self.tile and stage.kind == "map")
         self.known = {}
         if stage.kind == "map":
             self._store(stage, self._print(stage.body, inner), inner)
         elif stage.kind == "scatter":
-            self._open(stage.inner, inner, 0, False)
-            below = inner + sum(length != ONE for _, length in stage.inner)
+            below = self._open(stage.inner, inner)
             value = self._print(stage.body, below)
             self._line(below, f"{self._place(stage.buffer, stage.at, below)} += {value};")
             self._close(inner, below)
@@ -136,7 +129,7 @@ class Cpp(CppWriter):
         kind = self._accumulator(stage)
         arg = stage.op.startswith("arg")
         op = stage.op.removeprefix("arg")
-        self._line(indent, f"{kind} {name} = {START[op] if kind != 'int64_t' else _integer_start(op)};")
+        self._line(indent, f"{kind} {name} = {(INTEGER_START if kind == 'int64_t' else START)[op]};")
         if arg:
             self._line(indent, f"int64_t {name}_at = 0;")
         clauses = {"sum": "+", "prod": "*", "max": "max", "min": "min"}
@@ -150,8 +143,7 @@ class Cpp(CppWriter):
                 pragma = f"#pragma omp simd reduction({clauses[op]} : {name})"
         if pragma:
             self._line(indent, pragma)
-        self._open(stage.inner, indent, 0, False)
-        below = indent + sum(length != ONE for _, length in stage.inner)
+        below = self._open(stage.inner, indent)
         value = self._print(stage.body, below)
         if arg:
             sign = ">" if op == "max" else "<"
@@ -168,8 +160,7 @@ class Cpp(CppWriter):
 
     def _tiled(self, stage: Stage, depth: int, indent: int) -> None:
         """A block of neighbouring sums at once, each vector lane one of them."""
-        self._open(stage.loops[depth:-1], indent, 0, False)
-        at = indent + sum(length != ONE for _, length in stage.loops[depth:-1])
+        at = self._open(stage.loops[depth:-1], indent)
         variable, length = stage.loops[-1]
         name, column = f"a_{stage.buffer.name}", str(variable.args[0])
         block = block_of(length)
@@ -182,10 +173,9 @@ class Cpp(CppWriter):
             self._line(at + 1, f"const int64_t n = std::min<int64_t>({block}, {total} - {column}0);")
         kind = self._accumulator(stage)
         self._line(at + 1, f"{kind} {name}[{block}];")
-        start = START[stage.op] if kind != "int64_t" else _integer_start(stage.op)
+        start = (INTEGER_START if kind == "int64_t" else START)[stage.op]
         self._line(at + 1, f"for (int64_t l = 0; l < {block}; ++l) {name}[l] = {start};")
-        self._open(stage.inner, at + 1, 0, False)
-        below = at + 1 + sum(length != ONE for _, length in stage.inner)
+        below = self._open(stage.inner, at + 1)
         lanes = f"for (int64_t l = 0; l < {bound}; ++l) {{"
         self._line(below, "#pragma omp simd")
         self._line(below, lanes)
@@ -241,7 +231,3 @@ def _collapse(group: Group, simd: bool) -> int:
         if total.value is None or total.value >= 64:
             return number
     return most
-
-
-def _integer_start(op: str) -> str:
-    return {"sum": "0", "prod": "1", "max": "INT64_MIN", "min": "INT64_MAX"}[op]

@@ -85,7 +85,8 @@ class CppWriter(Writer):
             case operator:
                 return f"({parts[0]} {OPERATORS[operator]} {parts[1]})"
 
-    def _open(self, loops: Sequence[tuple[Expr, Expr]], indent: int, collapse: int, simd: bool) -> None:
+    def _open(self, loops: Sequence[tuple[Expr, Expr]], indent: int, collapse: int = 0, simd: bool = False) -> int:
+        """Writes the heads of loops; returns the indent of what stands in them."""
         real = [(str(i.args[0]), length) for i, length in loops if length != ONE]
         if collapse and real:
             self._line(indent, "#pragma omp parallel for" + (f" collapse({collapse})" if collapse > 1 else ""))
@@ -95,6 +96,7 @@ class CppWriter(Writer):
             self.known = {}
             bound = self._print(length, indent + number)
             self._line(indent + number, f"for (int64_t {name} = 0; {name} < {bound}; ++{name}) {{")
+        return indent + len(real)
 
     def _close(self, outer: int, inner: int) -> None:
         for indent in range(inner - 1, outer - 1, -1):

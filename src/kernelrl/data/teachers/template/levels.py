@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernelrl.data.construction import assemble
 from kernelrl.data.teachers import Proposal
 from kernelrl.data.teachers.template import module
 from kernelrl.data.teachers.template.cpp import Cpp
 from kernelrl.data.teachers.template.lower import Fusion, UnsupportedError, lower
-from kernelrl.data.teachers.template.reasoning import explain
+from kernelrl.data.teachers.template.reasoning import Schedule, explain, traffic
+from kernelrl.data.teachers.template.schedule import schedule
 from kernelrl.data.teachers.template.trace import Traced, TraceError, trace
 from kernelrl.data.teachers.template.triton import Blocks, Triton
 from kernelrl.task import Task
@@ -58,7 +60,9 @@ def write(task: Task, dialect: str, levels: tuple[Level, ...]) -> list[Proposal]
     writer = {"cpp": _cpp, "triton": _triton}[dialect]
     try:
         traced = trace(task, arguments)
-        proposals = [writer(task, traced, arguments, level) for level in levels]
+        apart = lower(traced, "none")
+        moved = traffic(apart, schedule(apart, False, lambda stage: 0, lambda group, stage, depth: False))
+        proposals = [writer(task, traced, arguments, level, moved) for level in levels]
     except TraceError as error:
         raise UnwritableError(f"does not trace: {error}"[:200]) from None
     except (UnsupportedError, NotImplementedError) as error:
@@ -66,15 +70,15 @@ def write(task: Task, dialect: str, levels: tuple[Level, ...]) -> list[Proposal]
     return list({proposal.source: proposal for proposal in reversed(proposals)}.values())[::-1]
 
 
-def _cpp(task: Task, traced: Traced, arguments: list[str], level: Level) -> Proposal:
+def _cpp(task: Task, traced: Traced, arguments: list[str], level: Level, apart: int | None) -> Proposal:
     program = lower(traced, level.fusion, pack=level.tile)
     writer = Cpp(program, level.fuse, level.tile)
     native = writer.source()
     passed = [buffer.text for buffer in program.inputs]
     passed += [buffer.name for buffer in (*writer.scratch, *program.outputs)] + writer.sizes
-    helpers, init = module.definitions(task)
-    forward = module.forward(program, writer.scratch, arguments, [f"mod.kernel({', '.join(passed)})"], traced.single)
-    source = f'''\
+    launch = f"mod.kernel({', '.join(passed)})"
+    statements, returned = module.forward(program, writer.scratch, arguments, [launch], traced.single)
+    text = f'''\
 import torch
 from torch import nn
 from tvm_ffi.cpp import load_inline
@@ -83,28 +87,19 @@ SOURCE = r"""
 {native}"""
 FLAGS = {list(level.flags)!r}
 mod = load_inline("kernel", cpp_sources=SOURCE, functions="kernel", extra_cflags=FLAGS, extra_ldflags=["-fopenmp"])
-{helpers}
+'''
+    source = assemble(text, task, arguments, statements, returned)
+    reasoning = explain(task, program, Schedule(writer.groups, writer.accepts), apart, level.name, "cpp")
+    return Proposal(reasoning, source, level.name)
 
-class ModelNew(nn.Module):
-{init}{forward}'''
-    return Proposal(explain(task, program, writer.groups, level.name, "cpp"), source, level.name)
 
-
-def _triton(task: Task, traced: Traced, arguments: list[str], level: Level) -> Proposal:
+def _triton(task: Task, traced: Traced, arguments: list[str], level: Level, apart: int | None) -> Proposal:
     program = lower(traced, level.fusion)
     writer = Triton(program, level.fuse, level.blocks)
     kernels = writer.source()
-    helpers, init = module.definitions(task)
-    forward = module.forward(program, writer.scratch, arguments, writer.launches, traced.single)
-    source = f"""\
-import torch
-import triton
-import triton.language as tl
-from torch import nn
-
-{helpers}
-{kernels}
-
-class ModelNew(nn.Module):
-{init}{forward}"""
-    return Proposal(explain(task, program, writer.groups, level.name, "triton"), source, level.name)
+    statements, returned = module.forward(program, writer.scratch, arguments, writer.launches, traced.single)
+    text = f"import torch\nimport triton\nimport triton.language as tl\nfrom torch import nn\n\n\n{kernels}"
+    source = assemble(text, task, arguments, statements, returned)
+    made = Schedule(writer.groups, writer.accepts, writer.chosen)
+    reasoning = explain(task, program, made, apart, level.name, "triton")
+    return Proposal(reasoning, source, level.name)

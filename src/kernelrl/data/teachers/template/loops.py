@@ -84,7 +84,8 @@ class Stage:
         loops: index and length of each parallel loop, outermost first. Of a scatter all but the last may collide.
         inner: the same for the loops of a reduction or scan.
         at: where in the buffer it is written.
-        origin: the operator that it comes from, for reasoning and comments.
+        origin: the operator of the graph that it comes from.
+        names: the operators whose work it does, those included that nobody had written down yet; for reasoning.
     """
 
     kind: Literal["map", "reduce", "scan", "scatter"]
@@ -95,6 +96,7 @@ class Stage:
     inner: tuple[tuple[Expr, Expr], ...] = ()
     op: str = ""
     origin: str = ""
+    names: tuple[str, ...] = ()
 
     @property
     def lengths(self) -> Shape:
@@ -121,10 +123,14 @@ class Program:
     stages: list[Stage] = field(default_factory=list)
     sizes: dict[str, str] = field(default_factory=dict)
     """Lengths that are known when the kernel runs only: name -> Python expression."""
+    shown: dict[str, int] = field(default_factory=dict)
+    """What they are in the task as it stands."""
     pack: bool = False
     """Copy the second operand of a product to where its rows are contiguous."""
     origin: str = ""
     """The operator that is being lowered."""
+    names: tuple[str, ...] = ()
+    """It, and the operators before it whose work is done where it reads them."""
     _number: int = 0
 
     def allocate(self, shape: Shape, dtype: str) -> Buffer:
@@ -170,7 +176,7 @@ class Program:
         return stored(buffer)
 
     def add(self, stage: Stage) -> None:
-        self.stages.append(replace(stage, origin=self.origin))
+        self.stages.append(replace(stage, origin=self.origin, names=self.names))
 
     def retype(self, name: str, dtype: str) -> None:
         """Change the dtype of a buffer that no stage reads."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import sympy
@@ -24,6 +25,13 @@ OURS = re.compile(
 """Names that kernels use themselves."""
 
 
+NAMES = {"mm": "matmul", "bmm": "matmul", "addmm": "linear", "linalg_vector_norm": "norm", "to_copy": "cast"}
+"""Of operators whose own names no program has."""
+
+MAKERS = frozenset("sym_size empty empty_permuted empty_like full full_like scalar_tensor arange zeros ones".split())
+"""Operators that compute nothing from the program's values."""
+
+
 class UnsupportedError(Exception):
     """An operator or dtype for which there are no loops."""
 
@@ -41,14 +49,17 @@ def lower(traced: Traced, fusion: Fusion, pack: bool = False) -> Program:
     """
     program = Program(pack=pack)
     values: dict[Node, Any] = {}
+    lazy: dict[Node, tuple[str, ...]] = {}
     names = iter(traced.names)
     for node in traced.graph.nodes:
         program.origin = _origin(node)
+        program.names = tuple(dict.fromkeys((*_waiting(node, values, lazy), *_name(node))))
         match node.op:
             case "placeholder":
                 values[node] = stored(_argument(program, next(names), node.meta["val"]))
             case "call_function":
                 values[node] = _lower(program, node, values)
+                lazy[node] = program.names
                 if isinstance(values[node], Tensor) and node.users:
                     _settle(program, node, values[node], fusion)
             case "output":
@@ -59,13 +70,32 @@ def lower(traced: Traced, fusion: Fusion, pack: bool = False) -> Program:
     return program
 
 
+def _waiting(node: Node, values: dict[Node, Any], lazy: dict[Node, tuple[str, ...]]) -> Iterator[str]:
+    """The operators before a node whose results are not written anywhere."""
+    for source in node.all_input_nodes:
+        value = values.get(source)
+        if not (isinstance(value, Tensor) and value.buffer is not None):
+            yield from lazy.get(source, ())
+
+
+def _name(node: Node) -> tuple[str, ...]:
+    """What reasoning calls a node; nothing where it computes nothing."""
+    if node.op != "call_function" or not str(node.target).startswith("aten.") or _is_view(node):
+        return ()
+    if _origin(node) in MAKERS:
+        return ()
+    name = _origin(node).removeprefix("native_").removesuffix("_with_indices")
+    return (NAMES.get(name, "batch_norm" if name.startswith("batch_norm") else name),)
+
+
 def _argument(program: Program, text: str, value: torch.Tensor) -> Buffer:
     if not isinstance(value, torch.Tensor):
         raise UnsupportedError(f"argument {text}, which is no tensor")
     for axis, length in enumerate(value.shape):
         if isinstance(length, torch.SymInt) and isinstance(length.node.expr, sympy.Symbol):
             program.sizes.setdefault(length.node.expr.name, f"{text}.shape[{axis}]")
-    name = text.removeprefix("self.").replace(".", "_")
+            program.shown.setdefault(length.node.expr.name, int(length.node.hint))
+    name = re.sub(r"\W+", "_", text.removeprefix("self.")).strip("_")
     taken = {buffer.name for buffer in program.inputs}
     while name in taken or OURS.fullmatch(name):
         name += "_in"
@@ -125,7 +155,6 @@ def _is_view(node: Node) -> bool:
 
 def _finish(program: Program, results: list[Tensor | None], forms: list[tuple[Shape, str]]) -> None:
     """Name the outputs: the buffers that hold them already, where they can, and copies of the others."""
-    program.origin = "output"
     for tensor, (shape, dtype) in zip(results, forms, strict=True):
         if tensor is None:
             raise UnsupportedError("an output that is not computed")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from kernelrl.data.teachers.template.expr import Expr
 from kernelrl.data.teachers.template.loops import Buffer, Program, Shape, Stage, product
 
 ENOUGH_ITERATIONS = 8
 """Shared loops with fewer iterations in all are not worth sharing: too little is left to run in parallel."""
-CONTRACTIONS = frozenset({"mm", "bmm", "addmm", "mv", "convolution"})
+CONTRACTIONS = frozenset({"mm", "bmm", "addmm", "convolution"})
 """Operators that sum over products: where the arithmetic is."""
 
 
@@ -26,6 +27,11 @@ class Group:
     @property
     def loops(self) -> tuple[tuple[Expr, Expr], ...]:
         return self.stages[0].loops[: self.depth]
+
+    @property
+    def title(self) -> str:
+        """Its operators, for a comment or a sentence."""
+        return ", ".join(dict.fromkeys(name for stage in self.stages for name in stage.names)) or "copy"
 
 
 Accepts = Callable[[Group, Stage, int], bool]
@@ -52,6 +58,32 @@ def schedule(program: Program, fuse: bool, first_depth: Callable[[Stage], int], 
         others = {name for other in groups if other is not group for name in names_of(other)}
         group.local = {stage.buffer.name for stage in group.stages} - others - outputs if fuse else set()
     return groups
+
+
+def why_apart(group: Group, stage: Stage, accepts: Accepts) -> Literal["whole", "few", "shape", "loops"] | None:
+    """Why a stage does not join the group before it, as `schedule` decides; None: they share no data.
+
+    `whole`: it reads what other iterations write. `few`: too few shared iterations. `shape`: not accepted by the
+    dialect. `loops`: not the same loops.
+    """
+    if not {buffer.name for buffer, _ in stage.loads()} & {each.buffer.name for each in group.stages}:
+        return None
+    first = group.stages[0]
+    depths = range(min(len(first.loops), len(stage.loops)), 0, -1)
+    alike = [depth for depth in depths if stage.lengths[:depth] == first.lengths[:depth]]
+    within = [depth for depth in alike if _passes_within(group, stage, depth)]
+    if not alike:
+        return "loops"
+    if not within:
+        return "whole"
+    return "few" if any(accepts(group, stage, depth) for depth in within) else "shape"
+
+
+def scratch_of(program: Program, groups: list[Group]) -> list[Buffer]:
+    """Buffers that `forward` allocates beside the outputs: what groups pass to each other."""
+    kept = {name for group in groups for name in group.local}
+    kept |= {buffer.name for buffer in (*program.inputs, *program.outputs)}
+    return list({stage.buffer.name: stage.buffer for stage in program.stages if stage.buffer.name not in kept}.values())
 
 
 def names_of(group: Group) -> set[str]:

@@ -1,19 +1,14 @@
-"""A task's program as a graph of PyTorch's core operators, without computing anything."""
+"""A task's program as a graph of core operators between the tensors that `ModelNew` has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.func import functionalize
 from torch.fx import Graph
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._pytree import tree_leaves
 
+from kernelrl.data import tracing
 from kernelrl.task import Task
 
 
@@ -36,9 +31,7 @@ class TraceError(Exception):
 
 
 def trace(task: Task, arguments: list[str]) -> Traced:
-    """Trace `Model.forward`, with the lengths of the task's `SHAPE_RANGES` as symbols.
-
-    The task is run as it is, in this process: tasks are trusted, and tensors are fake.
+    """Trace `Model.forward`, with the lengths of the task's `SHAPE_RANGES` as symbols. Tasks are trusted.
 
     Args:
         arguments: names of `forward`'s arguments.
@@ -46,42 +39,15 @@ def trace(task: Task, arguments: list[str]) -> Traced:
     Raises:
         TraceError: it does not run so, or returns other things than tensors.
     """
-    shapes = ShapeEnv()
-    program: dict[str, Any] = {}
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes), torch.no_grad():
-            exec(compile(task.source, "task", "exec"), program)
-            program |= {name: _symbol(shapes, name, int(program[name])) for name in task.shape_ranges}
-            model = program["Model"](*program["get_init_inputs"]())
-            inputs = list(program["get_inputs"]())
-            weights = dict(model.named_parameters()) | dict(model.named_buffers())
-
-            single = False
-
-            def call(weights: dict[str, torch.Tensor], *inputs: Any) -> Any:
-                nonlocal single
-                result = torch.func.functional_call(model, weights, inputs)
-                single = isinstance(result, torch.Tensor)
-                return result
-
-            table = dict(core_aten_decompositions())
-            traced = make_fx(functionalize(call), decomposition_table=table)(weights, *inputs)
+        traced = tracing.trace(task.source, task.shape_ranges)
     except Exception as error:  # tracing fails in as many ways as programs do
         raise TraceError(f"{type(error).__name__}: {error}") from None
-    if shapes.replacements:
+    if traced.guarded:
         raise TraceError(f"it depends on the values of {', '.join(task.shape_ranges)}")
-    (result,) = next(node for node in traced.graph.nodes if node.op == "output").args
-    if not all(isinstance(each, torch.Tensor) for each in inputs) or len(inputs) != len(arguments):
+    if len(traced.inputs) != len(arguments) or not all(isinstance(each, torch.Tensor) for each in traced.inputs):
         raise TraceError("its inputs are not all tensors")
-    if not all(isinstance(leaf, torch.fx.Node) for leaf in tree_leaves(result)):
+    if not all(isinstance(leaf, torch.fx.Node) for leaf in tree_leaves(traced.graph.output_node().args[0])):
         raise TraceError("it returns what is no tensor")
-    names = [f"self.{name}" for name in weights] + arguments
-    return Traced(traced.graph, names, single)
-
-
-def _symbol(shapes: ShapeEnv, name: str, hint: int) -> Any:
-    from torch._dynamo.source import ConstantSource
-
-    source = ConstantSource(name)
-    symbol = shapes.create_symbol(hint, source, dynamic_dim=DimDynamic.DYNAMIC)
-    return shapes.create_symintnode(symbol, hint=hint, source=source)
+    names = [tracing.attribute(name) for name in traced.weights] + arguments
+    return Traced(traced.graph, names, isinstance(traced.returned, torch.Tensor))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from kernelrl.data.teachers.template.expr import ONE, Expr
 from kernelrl.data.teachers.template.loops import Buffer, Program, Stage, product
 from kernelrl.data.teachers.template.module import length_text
-from kernelrl.data.teachers.template.schedule import Group, schedule
+from kernelrl.data.teachers.template.schedule import Accepts, Group, schedule, scratch_of
 from kernelrl.data.teachers.template.tiles import dot_of, real_loops
-from kernelrl.data.teachers.template.triton_functions import HELPERS
+from kernelrl.data.teachers.template.triton_functions import FUNCTIONS
 from kernelrl.data.teachers.template.triton_fusion import ROW, fits_registers, row_of
 from kernelrl.data.teachers.template.triton_text import TritonWriter, size_text
 
@@ -43,14 +43,13 @@ class Triton(TritonWriter):
     def __init__(self, program: Program, fuse: bool, blocks: Blocks) -> None:
         super().__init__()
         self.program, self.blocks = program, blocks
-        self.groups = schedule(program, fuse, lambda stage: len(stage.loops), fits_registers)
-        local = {name for group in self.groups for name in group.local}
-        names = {buffer.name for buffer in (*program.inputs, *program.outputs)}
-        temporary = {stage.buffer.name: stage.buffer for stage in program.stages}
-        self.scratch = [buffer for name, buffer in temporary.items() if name not in local | names]
-        """Buffers that `forward` allocates beside the outputs."""
+        self.accepts: Accepts = fits_registers
+        self.groups = schedule(program, fuse, lambda stage: len(stage.loops), self.accepts)
+        self.scratch = scratch_of(program, self.groups)
         self.text = {buffer.name: buffer.text for buffer in program.inputs}
         self.launches: list[str] = []
+        self.chosen: list[dict[str, object]] = []
+        """Sizes of the blocks, kernel by kernel."""
 
     def source(self) -> str:
         """The kernels' text; afterwards `launches` holds the calls, in order."""
@@ -59,7 +58,7 @@ class Triton(TritonWriter):
             self.lines, self.known, self.kept, self.group = [], {}, set(), group
             self.places, self.bounds = {}, {}
             kernels.append(self._kernel(group, f"kernel{number + 1}" if len(self.groups) > 1 else "kernel"))
-        helpers = [HELPERS[name] for name in HELPERS if name in self.needed]
+        helpers = [FUNCTIONS[name] for name in FUNCTIONS if name in self.needed]
         return "\n\n".join([*helpers, *kernels])
 
     def _kernel(self, group: Group, name: str) -> str:
@@ -70,6 +69,7 @@ class Triton(TritonWriter):
             constants, grid = self._product(group)
         else:
             constants, grid = self._rows(group)
+        self.chosen.append(constants)
         passed = self._buffers(group)
         sizes = [size for size in sorted(self.program.sizes) if any(size in line for line in self.lines)]
         arguments = [f"{buffer.name}_ptr" for buffer in passed] + sizes
@@ -77,7 +77,7 @@ class Triton(TritonWriter):
         texts = [self.text.get(buffer.name) or buffer.name for buffer in passed] + sizes
         given = [*texts, *(f"{key}={value}" for key, value in constants.items())]
         self.launches.append(f"{name}[({grid},)]({', '.join(given)})")
-        comment = f"    # {', '.join(dict.fromkeys(stage.origin for stage in group.stages))}"
+        comment = f"    # {group.title}"
         return "\n".join(["@triton.jit", head, comment, *self.lines, ""])
 
     def _buffers(self, group: Group) -> list[Buffer]:
@@ -131,8 +131,7 @@ class Triton(TritonWriter):
         stage = group.stages[0]
         if stage.op.startswith("arg") or stage.kind != "reduce":
             raise NotImplementedError("an index over a row that is longer than a block")
-        start = START[stage.op] if stage.body.kind == "float" else INTEGER_START[stage.op]
-        kind = "tl.float32" if stage.body.kind == "float" else "tl.int64"
+        start, kind = _start(stage)
         self._line(2, f"total = tl.full((X, R), {start}, {kind})")
         self._line(2, f"for start in range(0, {size_text(width)}, R):")
         self._line(4, "r = start + tl.arange(0, R)[None, :]")
@@ -143,19 +142,23 @@ class Triton(TritonWriter):
         step = steps.get(stage.op, f"tl.{stage.op}imum(total, {{0}})")
         mask = f"({self.bounds['x']}) & ({self.bounds['r']})"
         self._line(4, f"total = {step.format(f'tl.where({mask}, {value}, {start})')}")
-        self.known = {}
-        self._write(stage, self._combined(stage, "total", ""), 2)
-        for each in group.stages[1:]:
-            self.known = {}
-            self._write(each, self._print(each.body, 2), 2)
+        self._write_all(group, self._combined(stage, "total", ""))
         height = 1 if total.value is None or total.value < 16 else 16
         length = max(64, self.blocks.elements // height)
         return {"X": height, "R": length}, f"triton.cdiv({length_text(total)}, {height})"
 
+    def _write_all(self, group: Group, total: str) -> None:
+        """The result of the group's first stage, then the maps of it."""
+        first, *others = group.stages
+        self.known = {}
+        self._write(first, total, 2)
+        for each in others:
+            self.known = {}
+            self._write(each, self._print(each.body, 2), 2)
+
     def _combined(self, stage: Stage, value: str, mask: str) -> str:
         """A reduction along the row, as a column."""
-        op = stage.op.removeprefix("arg")
-        start = START[op] if stage.body.kind == "float" else INTEGER_START[op]
+        start, _ = _start(stage)
         value = value if stage.body.kind == "float" else f"({value}).to(tl.int64)"
         inner = f"tl.where({mask}, {value}, {start})" if mask else value
         if stage.op == "prod":
@@ -172,9 +175,8 @@ class Triton(TritonWriter):
         self._line(2, "x = tl.program_id(0) * X + tl.arange(0, X)")
         self._locate(stage.loops, "x", total)
         exact = stage.op == "sum" and stage.body.kind == "float"
-        start = START[stage.op] if stage.body.kind == "float" else INTEGER_START[stage.op]
-        kind = "tl.float64" if exact else "tl.float32" if stage.body.kind == "float" else "tl.int64"
-        self._line(2, f"total = tl.full((X,), {start}, {kind})")
+        start, kind = _start(stage)
+        self._line(2, f"total = tl.full((X,), {start}, {'tl.float64' if exact else kind})")
         ((variable, length),) = stage.inner
         self._line(2, f"for step in range({size_text(length)}):")
         self.places[variable] = "step"
@@ -223,16 +225,19 @@ class Triton(TritonWriter):
             self.known = {}
             tiles.append(self._print(operand, 4))
         self._line(4, f'total = tl.dot({tiles[0]}, {tiles[1]}, total, input_precision="ieee")')
-        self.places, self.known = outer, {}
-        self._write(stage, "total", 2)
-        for each in group.stages[1:]:
-            self.known = {}
-            self._write(each, self._print(each.body, 2), 2)
+        self.places = outer
+        self._write_all(group, "total")
         sides = [_side(length, most) for length, most in ((m, self.blocks.m), (n, self.blocks.n), (k, self.blocks.k))]
         grid = [f"triton.cdiv({length_text(m)}, {sides[0]})", f"triton.cdiv({length_text(n)}, {sides[1]})"]
         if batch != ONE:
             grid.append(length_text(batch))
         return dict(zip("MNK", sides, strict=True)), " * ".join(grid)
+
+
+def _start(stage: Stage) -> tuple[str, str]:
+    """What a reduction or scan begins with, and its type."""
+    op = stage.op.removeprefix("arg")
+    return (START[op], "tl.float32") if stage.body.kind == "float" else (INTEGER_START[op], "tl.int64")
 
 
 def _power_of_two(value: int) -> int:

@@ -1,8 +1,8 @@
-"""Functions that Triton lacks, as device functions."""
+"""Functions that Triton lacks, as device functions that both teachers use."""
 
 from __future__ import annotations
 
-HELPERS = {
+FUNCTIONS = {
     "tanh": """\
 @triton.jit
 def tanh(x):
@@ -20,7 +20,8 @@ def expm1(x):
 @triton.jit
 def log1p(x):
     u = 1.0 + x
-    return tl.where(u == 1.0, x, tl.log(u) * (x / tl.where(u == 1.0, 1.0, u - 1.0)))
+    d = u - 1.0
+    return tl.where(d == 0.0, x, tl.where(u == float("inf"), x, tl.log(u) * (x / tl.where(d == 0.0, 1.0, d))))
 """,
     "multiply": """\
 @triton.jit
@@ -39,4 +40,4 @@ def atan(x):
     return tl.where(x < 0.0, -y, y)
 """,
 }
-"""What Triton has no function for, accurate near zero too; `atan` is Cephes's."""
+"""What Triton has no function for, accurate near zero too (`log1p` is Kahan's, `atan` Cephes's)."""

@@ -10,12 +10,12 @@ from kernelrl.data.teachers.template.loops import Buffer, Stage
 from kernelrl.data.teachers.template.module import length_text
 from kernelrl.data.teachers.template.schedule import Group
 from kernelrl.data.teachers.template.tiles import real_loops
-from kernelrl.data.teachers.template.triton_functions import HELPERS
+from kernelrl.data.teachers.template.triton_functions import FUNCTIONS
 from kernelrl.data.teachers.template.writer import Writer, flat, unwrapped
 
 OPERATORS = dict(add="+", sub="-", mul="*", div="/", floordiv="//", mod="%", lt="<", le="<=", gt=">", ge=">=", eq="==")
 OPERATORS |= {"ne": "!=", "and": "&", "or": "|"}
-FUNCTIONS = "exp exp2 log sqrt rsqrt sin cos erf floor abs sigmoid".split()
+IN_LANGUAGE = "exp exp2 log sqrt rsqrt sin cos erf floor abs sigmoid".split()
 
 
 class TritonWriter(Writer):
@@ -101,9 +101,9 @@ class TritonWriter(Writer):
                 return f"({parts[0]} == 0)"
             case "cast":
                 return self._cast(node, parts[0])
-            case function if function in FUNCTIONS:
+            case function if function in IN_LANGUAGE:
                 return f"tl.{function}({unwrapped(parts[0])})"
-            case function if function in HELPERS:
+            case function if function in FUNCTIONS:
                 self.needed.add(function)
                 return f"{function}({unwrapped(parts[0])})"
             case operator:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from kernelrl.data.teachers.template import expr
-from kernelrl.data.teachers.template.expr import Expr, as_float, cast, compare, const, unary, where, wrap
+from kernelrl.data.teachers.template.expr import Expr, as_float, cast, compare, unary, where, wrap
 from kernelrl.data.teachers.template.loops import Program, Tensor
 from kernelrl.data.teachers.template.lowerings import Form, lowers
 
@@ -26,10 +27,6 @@ def pointwise(form: Form, function: Callable[..., Expr], *operands: Tensor | Sca
 
 UNARY = "exp exp2 expm1 log log1p sqrt rsqrt sin cos atan erf tanh sigmoid floor".split()
 COMPARISONS = "lt le gt ge eq ne".split()
-
-
-def _sign(x: Expr) -> Expr:
-    return where(x > 0.0, 1.0, where(x < 0.0, -1.0, 0.0))
 
 
 def _power(x: Expr, exponent: float) -> Expr:
@@ -61,7 +58,7 @@ for name, apply in {
     "abs": lambda v: Expr("abs", (v,), v.kind),
     "neg": lambda v: -v,
     "relu": lambda v: expr.maximum(v, 0.0),
-    "sign": _sign,
+    "sign": lambda v: where(v > 0.0, 1.0, where(v < 0.0, -1.0, 0.0)),
     "reciprocal": lambda v: 1.0 / v,
     "isnan": lambda v: Expr("ne", (v, v), "bool"),
     "isinf": lambda v: compare("eq", Expr("abs", (v,), "float"), math.inf),
@@ -69,40 +66,23 @@ for name, apply in {
     "bitwise_not": lambda v: Expr("not", (v,), "bool"),
 }.items():
     lowers(f"{name}.default")(lambda program, form, x, apply=apply: pointwise(form, apply, x))
-for name, binary in {
-    "maximum": expr.maximum,
-    "minimum": expr.minimum,
-    "logical_and": lambda a, b: expr.both(cast(a, "bool"), cast(b, "bool")),
-    "logical_or": lambda a, b: expr.either(cast(a, "bool"), cast(b, "bool")),
+for names, binary in {
+    ("maximum.default",): expr.maximum,
+    ("minimum.default",): expr.minimum,
+    ("logical_and.default",): lambda a, b: expr.both(cast(a, "bool"), cast(b, "bool")),
+    ("logical_or.default",): lambda a, b: expr.either(cast(a, "bool"), cast(b, "bool")),
+    ("bitwise_and.Tensor",): expr.both,
+    ("bitwise_or.Tensor",): expr.either,
+    ("mul.Tensor", "mul.Scalar"): operator.mul,
+    ("div.Tensor", "div.Scalar"): operator.truediv,
 }.items():
-    lowers(f"{name}.default")(lambda program, form, x, y, binary=binary: pointwise(form, binary, x, y))
-lowers("bitwise_and.Tensor")(lambda program, form, x, y: pointwise(form, expr.both, x, y))
-lowers("bitwise_or.Tensor")(lambda program, form, x, y: pointwise(form, expr.either, x, y))
+    lowers(*names)(lambda program, form, x, y, binary=binary: pointwise(form, binary, x, y))
 
 
-@lowers("add.Tensor", "add.Scalar")
+@lowers("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar")
 def add(program: Program, form: Form, x: Tensor, y: Tensor | Scalar, alpha: float = 1) -> Tensor:
-    return pointwise(form, lambda a, b: a + (b if alpha == 1 else b * alpha), x, y)
-
-
-@lowers("sub.Tensor", "sub.Scalar")
-def sub(program: Program, form: Form, x: Tensor, y: Tensor | Scalar, alpha: float = 1) -> Tensor:
-    return pointwise(form, lambda a, b: a - (b if alpha == 1 else b * alpha), x, y)
-
-
-@lowers("rsub.Scalar")
-def rsub(program: Program, form: Form, x: Tensor, y: Scalar) -> Tensor:
-    return pointwise(form, lambda a, b: b - a, x, y)
-
-
-@lowers("mul.Tensor", "mul.Scalar")
-def mul(program: Program, form: Form, x: Tensor, y: Tensor | Scalar) -> Tensor:
-    return pointwise(form, lambda a, b: a * b, x, y)
-
-
-@lowers("div.Tensor", "div.Scalar")
-def div(program: Program, form: Form, x: Tensor, y: Tensor | Scalar) -> Tensor:
-    return pointwise(form, lambda a, b: a / b, x, y)
+    combine = {"add": operator.add, "sub": operator.sub}[program.origin]
+    return pointwise(form, lambda a, b: combine(a, b if alpha == 1 else b * alpha), x, y)
 
 
 @lowers("fmod.Scalar", "remainder.Scalar")
@@ -139,7 +119,7 @@ def elu(
     return pointwise(form, apply, x)
 
 
-@lowers("hardtanh.default", "clamp.default", "clamp.Tensor", "clamp_min.default", "clamp_min.Tensor")
+@lowers("hardtanh.default", "clamp.default", "clamp.Tensor")
 def clamp(program: Program, form: Form, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     def apply(v: Expr, *bounds: Expr) -> Expr:
         rest = list(bounds)
@@ -155,25 +135,20 @@ def select(program: Program, form: Form, condition: Tensor, x: Tensor, y: Tensor
     return pointwise(form, where, condition, x, y)
 
 
-@lowers("_to_copy.default", "clone.default", "alias.default", "detach.default")
+@lowers("_to_copy.default", "clone.default", "alias.default")
 def convert(program: Program, form: Form, x: Tensor, **options: object) -> Tensor:
-    if form.dtype == x.dtype:
-        return x
-    if form.kind == "int" and x.kind == "float":
-        return pointwise(form, lambda v: cast(v, "int"), x)
-    return pointwise(form, lambda v: cast(v, form.kind), x)
+    return x if form.dtype == x.dtype else pointwise(form, lambda v: v, x)
 
 
 @lowers("copy.default")
 def copy(program: Program, form: Form, x: Tensor, y: Tensor, *options: object) -> Tensor:
     """`y`, in the shape and dtype of `x`."""
-    return pointwise(form, lambda v: cast(v, form.kind), y)
+    return pointwise(form, lambda v: v, y)
 
 
 @lowers("full.default", "scalar_tensor.default", "full_like.default")
 def full(program: Program, form: Form, *args: Any, **options: object) -> Tensor:
-    value = args[-1]
-    return pointwise(form, lambda: cast(const(value), form.kind))
+    return pointwise(form, lambda value: value, args[-1])
 
 
 @lowers("arange.start_step")

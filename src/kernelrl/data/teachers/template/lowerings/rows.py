@@ -38,8 +38,8 @@ def _map(like: Tensor, function: Any, *operands: Any, shape: Shape | None = None
     return pointwise(Form(like.shape if shape is None else shape, "float32"), function, *operands)
 
 
-@lowers("sum.dim_IntList", "sum.default")
-def total(program: Program, form: Form, x: Tensor, dims: Any = None, keep: bool = False, **options: object) -> Tensor:
+@lowers("sum.dim_IntList")
+def total(program: Program, form: Form, x: Tensor, dims: Any, keep: bool = False, **options: object) -> Tensor:
     if x.kind == "bool":
         x = pointwise(Form(x.shape, form.dtype), lambda v: cast(v, form.kind), x)
     return reduced(program, "sum", x, dims, keep)
@@ -51,14 +51,9 @@ def mean(program: Program, form: Form, x: Tensor, dims: Any = None, keep: bool =
     return _map(x, lambda s: s / count, reduced(program, "sum", x, dims, keep), shape=form.shape)
 
 
-@lowers("amax.default")
+@lowers("amax.default", "amin.default")
 def amax(program: Program, form: Form, x: Tensor, dims: Any = None, keep: bool = False) -> Tensor:
-    return reduced(program, "max", x, dims, keep)
-
-
-@lowers("amin.default")
-def amin(program: Program, form: Form, x: Tensor, dims: Any = None, keep: bool = False) -> Tensor:
-    return reduced(program, "min", x, dims, keep)
+    return reduced(program, program.origin.removeprefix("a"), x, dims, keep)
 
 
 @lowers("prod.dim_int", "prod.default")
@@ -113,7 +108,7 @@ def vector_norm(
     return _map(squares, lambda s: unary("sqrt", s), squares)
 
 
-@lowers("_softmax.default", "softmax.int")
+@lowers("_softmax.default")
 def softmax(program: Program, form: Form, x: Tensor, dim: int, *options: object) -> Tensor:
     highest = reduced(program, "max", x, [dim])
     powers = program.realise(_map(x, lambda v, m: unary("exp", v - m), x, highest))
@@ -121,19 +116,11 @@ def softmax(program: Program, form: Form, x: Tensor, dim: int, *options: object)
     return _map(x, lambda e, s: e / s, powers, total)
 
 
-@lowers("_log_softmax.default", "log_softmax.int")
+@lowers("_log_softmax.default")
 def log_softmax(program: Program, form: Form, x: Tensor, dim: int, *options: object) -> Tensor:
     highest = reduced(program, "max", x, [dim])
     total = reduced(program, "sum", _map(x, lambda v, m: unary("exp", v - m), x, highest), [dim])
     return _map(x, lambda v, m, s: v - m - unary("log", s), x, highest, total)
-
-
-@lowers("logsumexp.default")
-def logsumexp(program: Program, form: Form, x: Tensor, dims: Sequence[int], keep: bool = False) -> Tensor:
-    highest = reduced(program, "max", x, dims)
-    total = reduced(program, "sum", _map(x, lambda v, m: unary("exp", v - m), x, highest), dims, keep)
-    flat = highest if keep else reduced(program, "max", x, dims, keep=False)
-    return _map(total, lambda m, s: m + unary("log", s), flat, total)
 
 
 @lowers("native_layer_norm.default")
@@ -143,22 +130,24 @@ def layer_norm(
     dims = list(range(len(x.shape) - len(shape), len(x.shape)))
     centre, squares = _moments(program, x, dims)
     count = _count(x, dims)
-    scale = program.realise(_map(squares, lambda q: unary("rsqrt", q / count + epsilon), squares))
-    return _affine(form, x, lambda v, m, s: (v - m) * s, (x, centre, scale), weight, bias), centre, scale
+    scale = _inverse_deviation(program, squares, count, epsilon)
+    return _normalised(form, x, centre, scale, weight, bias), centre, scale
 
 
-def _affine(form: Form, x: Tensor, function: Any, operands: tuple[Tensor, ...], weight: Any, bias: Any) -> Tensor:
-    """`function` of the operands, times the weight, plus the bias, where there are such."""
+def _inverse_deviation(program: Program, squares: Tensor, count: Expr, epsilon: float) -> Tensor:
+    return program.realise(_map(squares, lambda q: unary("rsqrt", q / count + epsilon), squares))
 
-    def apply(*elements: Expr) -> Expr:
-        values = list(elements)
-        result: Expr = function(*values[: len(operands)])
-        rest = values[len(operands) :]
+
+def _normalised(form: Form, x: Tensor, centre: Tensor, scale: Tensor, weight: Any, bias: Any) -> Tensor:
+    """`(x - centre) * scale`, times the weight, plus the bias, where there are such."""
+
+    def apply(v: Expr, m: Expr, s: Expr, *rest: Expr) -> Expr:
+        result = (v - m) * s
         if weight is not None:
-            result = result * rest.pop(0)
-        return result if bias is None else result + rest.pop(0)
+            result = result * rest[0]
+        return result if bias is None else result + rest[-1]
 
-    return pointwise(form, apply, *operands, *[each for each in (weight, bias) if each is not None])
+    return pointwise(form, apply, x, centre, scale, *[each for each in (weight, bias) if each is not None])
 
 
 def _per_channel(x: Tensor, vector: Tensor | None) -> Tensor | None:
@@ -195,14 +184,13 @@ def group_norm(
         return difference * difference
 
     squares = program.reduce("sum", shape, inner, squared)
-    scale = program.realise(_map(squares, lambda q: unary("rsqrt", q / count + epsilon), squares))
-    wide = [_of_group(x, each, per_group) for each in (centre, scale)]
+    scale = _inverse_deviation(program, squares, count, epsilon)
+
+    def widened(statistic: Tensor) -> Tensor:
+        return Tensor(x.shape, "float32", lambda at: statistic.read((at[0], at[1] // per_group)))
+
     vectors = _per_channel(x, weight), _per_channel(x, bias)
-    return _affine(form, x, lambda v, m, s: (v - m) * s, (x, *wide), *vectors), centre, scale
-
-
-def _of_group(x: Tensor, statistic: Tensor, per_group: int) -> Tensor:
-    return Tensor(x.shape, "float32", lambda at: statistic.read((at[0], at[1] // per_group)))
+    return _normalised(form, x, widened(centre), widened(scale), *vectors), centre, scale
 
 
 @lowers(
@@ -215,29 +203,19 @@ def batch_norm(program: Program, form: Form, x: Tensor, weight: Any, bias: Any, 
             raise NotImplementedError("running statistics that are updated")
         dims = [axis for axis in range(len(x.shape)) if axis != 1]
         centre, squares = _moments(program, x, dims)
-        count = _count(x, dims)
-        scale = program.realise(_map(squares, lambda q: unary("rsqrt", q / count + epsilon), squares))
+        scale = _inverse_deviation(program, squares, _count(x, dims), epsilon)
     else:
         centre = _per_channel(x, mean) or x
         wide = _per_channel(x, variance) or x
         scale = _map(x, lambda v: unary("rsqrt", v + epsilon), wide)
     vectors = _per_channel(x, weight), _per_channel(x, bias)
-    return _affine(form, x, lambda v, m, s: (v - m) * s, (x, centre, scale), *vectors), centre, scale
+    return _normalised(form, x, centre, scale, *vectors), centre, scale
 
 
-@lowers("cumsum.default")
+@lowers("cumsum.default", "cumprod.default", "logcumsumexp.default")
 def cumsum(program: Program, form: Form, x: Tensor, dim: int, **options: object) -> Tensor:
-    return program.scan("sum", x, dim % len(x.shape))
-
-
-@lowers("cumprod.default")
-def cumprod(program: Program, form: Form, x: Tensor, dim: int, **options: object) -> Tensor:
-    return program.scan("prod", x, dim % len(x.shape))
-
-
-@lowers("logcumsumexp.default")
-def logcumsumexp(program: Program, form: Form, x: Tensor, dim: int) -> Tensor:
-    return program.scan("logaddexp", x, dim % len(x.shape))
+    op = "logaddexp" if program.origin == "logcumsumexp" else program.origin.removeprefix("cum")
+    return program.scan(op, x, dim % len(x.shape))
 
 
 @lowers("cummax.default", "cummin.default")

@@ -10,7 +10,7 @@ from kernelrl.data.teachers.template.loops import Buffer, Index, Program, Shape,
 from kernelrl.data.teachers.template.lowerings import Form, lowers
 
 
-@lowers("view.default", "reshape.default", "_unsafe_view.default")
+@lowers("view.default")
 def view(program: Program, form: Form, x: Tensor, shape: Sequence[object]) -> Tensor:
     """The same elements in order: an index that splits axes, or the same memory with another shape."""
     parts = None if x.buffer is not None else _split_axes(x.shape, form.shape)
@@ -67,10 +67,9 @@ def unsqueeze(program: Program, form: Form, x: Tensor, dim: int) -> Tensor:
     return Tensor(form.shape, form.dtype, lambda at: x.read((*at[:dim], *at[dim + 1 :])))
 
 
-@lowers("squeeze.dims", "squeeze.dim")
-def squeeze(program: Program, form: Form, x: Tensor, dims: int | Sequence[int]) -> Tensor:
-    listed = [dims] if isinstance(dims, int) else dims
-    gone = {dim % len(x.shape) for dim in listed if x.shape[dim] == ONE}
+@lowers("squeeze.dims")
+def squeeze(program: Program, form: Form, x: Tensor, dims: Sequence[int]) -> Tensor:
+    gone = {dim % len(x.shape) for dim in dims if x.shape[dim] == ONE}
 
     def read(at: Index) -> Expr:
         rest = iter(at)
@@ -154,7 +153,7 @@ def _position(index: Expr, length: Expr) -> Expr:
     return where(index < 0, index + length, index) if index.op in ("load", "masked_load") else index
 
 
-@lowers("index.Tensor", "_unsafe_index.Tensor")
+@lowers("index.Tensor")
 def take(program: Program, form: Form, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """The axes that are indexed give way to the indices' own, at the place of the first, or in front."""
     chosen = [axis for axis, each in enumerate(indices) if each is not None]

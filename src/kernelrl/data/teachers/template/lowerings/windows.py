@@ -34,12 +34,6 @@ def addmm(
     )
 
 
-@lowers("mv.default")
-def matvec(program: Program, form: Form, x: Tensor, y: Tensor) -> Tensor:
-    x, y = _ready(program, x), _ready(program, y)
-    return program.reduce("sum", form.shape, x.shape[-1:], lambda at, r: x.read((at[0], r[0])) * y.read((r[0],)))
-
-
 def _ready(program: Program, x: Tensor) -> Tensor:
     """An operand is read many times: it is computed once, and read where it is if it is a view of memory."""
     element = x.read(tuple(const(0) for _ in x.shape))
@@ -144,7 +138,7 @@ def max_pool(
     return _windows(program, form, "max", x, kernel, stride, padding, -math.inf), None
 
 
-@lowers("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
+@lowers("avg_pool2d.default", "avg_pool3d.default")
 def avg_pool(
     program: Program,
     form: Form,

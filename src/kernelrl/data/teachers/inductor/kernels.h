@@ -1,32 +1,31 @@
-"""C++ text of the kernels that stand in for a library's, and of the types that they and Inductor's kernels share.
+// C++ that the Inductor teacher's candidates are made of: the kernels that stand in for a library's (one template each:
+// blocks of sums in registers over packed operands for products and convolutions, a line per iteration for scans), the
+// types that they and Inductor's kernels share, and what Inductor's kernels use of its own header, without vector types.
+//
+// A candidate gets the parts that it uses. Each begins with `//: NAMES`, a pattern of the names that show the need.
+#include <omp.h>
+#include <tvm/ffi/container/tensor.h>
 
-Each kernel is one template of a page: blocks of sums in registers over packed operands for products and convolutions, a
-line per iteration for scans.
-"""
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <type_traits>
 
-from __future__ import annotations
-
-HELPERS = (
-    (
-        "TensorView",
-        """\
+//: TensorView
 using tvm::ffi::TensorView;
-""",
-    ),
-    (
-        "half",
-        """\
+
+//: half
 struct half {
   _Float16 stored = 0;
   half() = default;
   half(float value) : stored(static_cast<_Float16>(value)) {}
   operator float() const { return static_cast<float>(stored); }
 };
-""",
-    ),
-    (
-        "bfloat16",
-        """\
+
+//: bfloat16
 struct bfloat16 {
   uint16_t bits = 0;
   bfloat16() = default;
@@ -42,18 +41,12 @@ struct bfloat16 {
     return value;
   }
 };
-""",
-    ),
-    (
-        "Sum",
-        """\
+
+//: Sum
 template <typename T>
 using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, std::conditional_t<sizeof(T) == 8, double, float>>;
-""",
-    ),
-    (
-        "multiply",
-        """\
+
+//: multiply
 // Stride of an axis, counted from the last; 0 where the tensor is broadcast along it.
 inline int64_t step(const TensorView& t, int64_t from_last) {
   const int64_t axis = t.ndim() - 1 - from_last;
@@ -122,11 +115,8 @@ void multiply(TensorView a_, TensorView b_, TensorView out_, const TensorView* b
     }
   }
 }
-""",
-    ),
-    (
-        "convolve",
-        """\
+
+//: convolve
 struct Axes {
   int64_t of[3];
   int64_t operator[](int64_t i) const { return of[i]; }
@@ -250,11 +240,8 @@ void convolve(TensorView x_, TensorView weight_, const TensorView* bias_, Tensor
     }
   }
 }
-""",
-    ),
-    (
-        "Running|add|times|add_exponentials",
-        """\
+
+//: Running|add|times|add_exponentials
 template <typename T>
 using Running = std::conditional_t<std::is_integral_v<T>, int64_t, double>;  // its errors would add up along the line
 
@@ -272,11 +259,8 @@ double add_exponentials(double a, double b) {
   if (low == high && std::isinf(low)) return low;
   return a != a || b != b ? a + b : high + std::log1p(std::exp(low - high));
 }
-""",
-    ),
-    (
-        "each_line",
-        """\
+
+//: each_line
 // Calls work(offset in x, offset in out) for each line along an axis.
 template <typename Work>
 void each_line(const TensorView& x, const TensorView& out, int64_t dim, Work work) {
@@ -294,11 +278,8 @@ void each_line(const TensorView& x, const TensorView& out, int64_t dim, Work wor
     work(from, to);
   }
 }
-""",
-    ),
-    (
-        "scan",
-        """\
+
+//: scan
 template <typename T, typename O, typename Combine>
 void scan(TensorView x_, TensorView out_, int64_t dim, Combine combine) {
   dim += dim < 0 ? x_.ndim() : 0;
@@ -314,11 +295,8 @@ void scan(TensorView x_, TensorView out_, int64_t dim, Combine combine) {
     }
   });
 }
-""",
-    ),
-    (
-        "extreme",
-        """\
+
+//: extreme
 // The largest (or smallest) so far and where it stands; the first NaN stays, of equal values the last counts.
 template <typename T, bool LARGEST>
 void extreme(TensorView x_, const TensorView* values_, const TensorView* indices_, int64_t dim) {
@@ -342,7 +320,100 @@ void extreme(TensorView x_, const TensorView* values_, const TensorView* indices
     }
   });
 }
-""",
-    ),
-)
-"""By the names that show the need (a pattern): the text."""
+
+//: max_propagate_nan
+template <typename T>
+inline T max_propagate_nan(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+#pragma omp declare reduction(max_nan : float : omp_out = max_propagate_nan(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)
+
+//: min_propagate_nan
+template <typename T>
+inline T min_propagate_nan(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+#pragma omp declare reduction(min_nan : float : omp_out = min_propagate_nan(omp_out, omp_in)) \
+    initializer(omp_priv = omp_orig)
+
+//: floor_div|floor_divide_integral
+template <typename T, typename U>
+inline auto floor_div(T a, U b) {
+  auto q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+template <typename T, typename U>
+inline auto floor_divide_integral(T a, U b) {
+  return floor_div(a, b);
+}
+
+//: mod|remainder_integral
+template <typename T, typename U>
+inline auto mod(T a, U b) {
+  if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
+  else return a % b;
+}
+template <typename T>
+inline T remainder_integral(T a, T b) {
+  T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+//: Welford
+template <typename T>
+struct Welford {
+  T mean = 0, m2 = 0, weight = 0;
+};
+template <typename T>
+struct WelfordHelper {};
+template <typename T, typename V, typename... H>
+inline Welford<T> welford_combine(const Welford<T>& a, V value, H...) {
+  T weight = a.weight + 1, delta = value - a.mean, mean = a.mean + delta / weight;
+  return {mean, a.m2 + delta * (value - mean), weight};
+}
+template <typename T>
+inline Welford<T> welford_combine(const Welford<T>& a, const Welford<T>& b) {
+  if (a.weight == 0) return b;
+  if (b.weight == 0) return a;
+  T weight = a.weight + b.weight, delta = b.mean - a.mean, share = b.weight / weight;
+  return {a.mean + delta * share, a.m2 + b.m2 + delta * delta * a.weight * share, weight};
+}
+template <typename T>
+inline Welford<T> welford_combine(const Welford<T>& a, WelfordHelper<T>*) {
+  return a;
+}
+
+//: IndexValue
+template <typename T>
+struct IndexValue {
+  int64_t index = 0;
+  T value = 0;
+};
+template <typename T>
+inline IndexValue<T> argmax_combine(const IndexValue<T>& a, T value, int64_t index) {
+  bool first = a.index < index, keep = a.value == value ? first : a.value > value;
+  if (a.value != a.value) keep = value == value || first;
+  return keep ? a : IndexValue<T>{index, value};
+}
+template <typename T>
+inline IndexValue<T> argmin_combine(const IndexValue<T>& a, T value, int64_t index) {
+  bool first = a.index < index, keep = a.value == value ? first : a.value < value;
+  if (a.value != a.value) keep = value == value || first;
+  return keep ? a : IndexValue<T>{index, value};
+}
+template <typename T>
+inline IndexValue<T> argmax_combine(const IndexValue<T>& a, const IndexValue<T>& b) {
+  return argmax_combine(a, b.value, b.index);
+}
+template <typename T>
+inline IndexValue<T> argmin_combine(const IndexValue<T>& a, const IndexValue<T>& b) {
+  return argmin_combine(a, b.value, b.index);
+}
+
+//: atomic_add
+template <typename T>
+inline void atomic_add(T* address, T value) {
+  #pragma omp atomic
+  *address += value;
+}

@@ -1,4 +1,4 @@
-"""The candidate around the kernels: `ModelNew` with the task's own `__init__`, and a `forward` that launches them."""
+"""The candidate around a teacher's kernels: the task's own `__init__`, and a `forward` that launches them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import textwrap
 
 from kernelrl.candidate import ENTRY_POINT
-from kernelrl.data.rewriting import without_class_in_super
+from kernelrl.data.rewriting import bound_names, find_class, loaded_names
 from kernelrl.task import Task
 
 
@@ -28,27 +28,26 @@ def assemble(module_text: str, task: Task, inputs: list[str], statements: list[s
 def _construction(source: str) -> tuple[str, str]:
     """What `Model.__init__` needs of the task's program, and the method itself; both empty where it makes nothing."""
     tree = ast.parse(source)
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    model = classes.pop("Model")
-    kept = without_class_in_super(_constructing(model))
+    model = find_class(tree, "Model")
+    assert model is not None
+    kept = _constructing(model)
     if not kept.body:
         return "", ""
     needed: list[ast.stmt] = []
-    wanted = _names(kept)
+    wanted = loaded_names(kept)
     for node in reversed(tree.body):  # what is used is defined above
         if isinstance(node, ast.Import | ast.ImportFrom):
             continue
-        defined = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            defined = {node.name}
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Assign) and defined & wanted and node is not model:
+        is_plain = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Assign) and node is not model
+        if is_plain and wanted.intersection(bound_names(node)):
             part = _constructing(node) if isinstance(node, ast.ClassDef) else node
             needed.insert(0, part)
-            wanted |= _names(part)
-    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and _binds(node) & wanted]
-    have = {"torch", "nn"}
-    imports = [node for node in imports if not _binds(node) <= have]
-    above = "".join(f"{ast.unparse(node)}\n" for node in imports)
+            wanted |= loaded_names(part)
+    above = ""
+    for node in tree.body:
+        bound = set(bound_names(node)) if isinstance(node, ast.Import | ast.ImportFrom) else set[str]()
+        if bound & wanted and not bound <= {"torch", "nn"}:
+            above += f"{ast.unparse(node)}\n"
     above += "".join(f"\n\n{ast.unparse(node)}\n" for node in needed)
     return above, "".join(textwrap.indent(ast.unparse(node), "    ") + "\n\n" for node in kept.body)
 
@@ -68,12 +67,7 @@ def _constructing(node: ast.ClassDef) -> ast.ClassDef:
     ]
     if not body and node.name != "Model":
         body = [ast.Pass()]
+    for call in (part for item in body for part in ast.walk(item) if isinstance(part, ast.Call)):
+        if ast.unparse(call.func) == "super":
+            call.args = []  # `super(Model, self)` would not hold in another class
     return ast.ClassDef(node.name, node.bases, [], body, [])
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
-
-
-def _binds(node: ast.Import | ast.ImportFrom) -> set[str]:
-    return {alias.asname or alias.name.split(".")[0] for alias in node.names}
