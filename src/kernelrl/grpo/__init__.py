@@ -9,28 +9,40 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
+from typing import Any
 
 import datasets
 from omegaconf import DictConfig
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 
 from kernelrl.configs import read_node, to_dict
-from kernelrl.data.tables import TASKS_TRAIN, read_references, read_table
+from kernelrl.data.tables import TASKS_HELDOUT, TASKS_TRAIN, iterate_table, read_references, read_table
+from kernelrl.errors import UserError
 from kernelrl.executor import make_executor
 from kernelrl.executor.api import deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
+from kernelrl.grpo import asynchronous
+from kernelrl.grpo.adjusting import Adjust
 from kernelrl.grpo.alarms import AlarmCallback
+from kernelrl.grpo.attempt_rewards import AttemptRewardFunction
+from kernelrl.grpo.curriculum import Curriculum, CurriculumSettings
+from kernelrl.grpo.group_choice import GroupChoice, GroupChoiceCallback, GroupSettings
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
-from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.grpo.reward_function import RewardFunction, SharedRewardFunction
-from kernelrl.policies import models
-from kernelrl.policies.prompts import Reasoning
+from kernelrl.grpo.rollout import Rollout, Turns, check_turns
+from kernelrl.grpo.trainer import REWARD_LOW, KernelGRPOTrainer
+from kernelrl.grpo.turns_trainer import TurnsGRPOTrainer
+from kernelrl.policies import backends, models
+from kernelrl.policies.prompts import Reasoning, to_text
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.policies.verifier import Verifier
 from kernelrl.records import Ledger, digest
 from kernelrl.rewards import Reward, make_reward
 from kernelrl.stage_folder import LOG, is_main_rank, open_stage, read_log
-from kernelrl.training import ranks
+from kernelrl.strategies import make_strategy
+from kernelrl.strategies.archive import Archive
+from kernelrl.task import Task
+from kernelrl.training import ranks, tracking
 from kernelrl.training.checkpoints import (
     CHECKPOINTS,
     FINAL,
@@ -42,8 +54,14 @@ from kernelrl.training.checkpoints import (
     show_progress,
     train,
 )
+from kernelrl.training.extending import deciding, is_finished
+from kernelrl.training.finite import FiniteCallback
 from kernelrl.training.lengths import keep_short_prompts
-from kernelrl.training.tracking import report_to
+
+COLUMNS = ("task_id", "prompt", "task")
+CURRICULUM_COLUMNS = ("difficulty", "category")
+BEST: dict[str, Any] = {"metric_for_best_model": f"eval_{REWARD_LOW}", "greater_is_better": True}
+"""What makes the trainer keep the checkpoint that is best on the held-out tasks."""
 
 log = logging.getLogger(__name__)
 
@@ -55,14 +73,38 @@ def run(cfg: DictConfig) -> Path:
         UserError: no tasks, missing columns, no policy, no disk space, unknown reward.
     """
     tasks_file = Path(cfg.grpo.data) / TASKS_TRAIN
-    rows = read_table(tasks_file, ["task_id", "prompt", "task"])
+    rows = read_table(tasks_file, COLUMNS if cfg.get("curriculum") is None else [*COLUMNS, *CURRICULUM_COLUMNS])
+    heldout = _read_validation(cfg)
     policy_folder = models.check_policy(cfg.grpo.policy)
     reward = make_reward(cfg.reward)
     references = read_references(Path(cfg.grpo.references), needed="similarity" in reward.measures)
-    retest_settings = read_node(RetestSettings, cfg.grpo.retest, "grpo.retest")
     adapter = models.make_adapter(cfg.grpo.peft)
     model_settings = read_node(ModelSettings, cfg.model, "model")
     models.check_quantization(model_settings, adapter, "grpo")
+    strategy = make_strategy(cfg.strategy)
+    through = None if strategy.name == "single" else strategy
+    turns = read_node(Turns, cfg.grpo.turns, "grpo.turns")
+    groups = read_node(GroupSettings, cfg.grpo.groups, "grpo.groups")
+    adjust = read_node(Adjust, cfg.grpo.adjust, "grpo.adjust")
+    curriculum_settings = None
+    if "curriculum" in cfg:
+        curriculum_settings = read_node(CurriculumSettings, cfg.curriculum, "curriculum")
+    if reward.plan is not None and turns.baseline != "group":
+        raise UserError(
+            f"grpo.turns.baseline={turns.baseline}: a reward with a plan of its own compares in groups; leave it out"
+        )
+    others = {str(role): backends.read_settings(each, f"policies.{role}") for role, each in cfg.policies.items()}
+    if through is not None:
+        check_turns(through, turns, cfg.grpo.trainer, reward.plan is not None, list(others))
+        if heldout:
+            raise UserError(
+                f"grpo.trainer.eval_strategy={cfg.grpo.trainer.eval_strategy}: not with strategy={through.name}; "
+                f"leave it out, and evaluate by kernelrl eval strategy={through.name}"
+            )
+    asynchronously = None
+    if cfg.grpo.asynchronous is not None:
+        asynchronously = read_node(asynchronous.Asynchronous, cfg.grpo.asynchronous, "grpo.asynchronous")
+        asynchronous.check(cfg, asynchronously)
     settings = {
         "seed": cfg.seed,
         "model": model_settings.deciding,
@@ -71,58 +113,106 @@ def run(cfg: DictConfig) -> Path:
         "policy": digests(policy_folder),
         "data": digest(tasks_file),
         "reward": cfg.reward,
-        "retest": cfg.grpo.retest,
         "verifier": cfg.verifier.model if "verifier" in cfg else None,
         "executor": deciding_settings(to_dict(cfg.executor)),
         "trainer": cfg.grpo.trainer,
         "peft": cfg.grpo.peft,
+        "max_staleness": asynchronously and asynchronously.max_staleness,
+        "strategy": None if through is None else cfg.strategy,
+        "turns": cfg.grpo.turns,
+        "policies": {role: each.identity for role, each in others.items()},
+        "groups": cfg.grpo.groups,
+        "adjust": cfg.grpo.adjust,
+        "curriculum": cfg.get("curriculum"),
     }
-    with open_stage("grpo", cfg.grpo.folder, settings) as stage:
-        if stage.done:
+    with open_stage("grpo", cfg.grpo.folder, settings, deciding=deciding) as stage:
+        if is_finished(stage, cfg.grpo.trainer.max_steps):
             return stage.path
         start = _make_start(policy_folder, stage.path / "start", model_settings)
+        if asynchronously is not None:
+            asynchronous.run(cfg, asynchronously, stage, start, rows, model_settings, adapter)
+            return stage.path
         arguments = GRPOConfig(
-            **ranks.trainer_fields("grpo", cfg.grpo.trainer, cfg.parallel),
+            **tracking.start(cfg, "grpo")
+            | (BEST if heldout else {})
+            | ranks.trainer_fields("grpo", cfg.grpo.trainer, cfg.parallel),
             output_dir=str(stage.path / CHECKPOINTS),
             seed=cfg.seed,
-            report_to=report_to(cfg, "grpo"),
             chat_template_kwargs=model_settings.chat_template_kwargs,
             reward_weights=[1.0, reward.plan.weight] if reward.plan else None,
         )
+        groups.check(arguments)
         # after the arguments: they say how the ranks share it
         model, tokenizer = models.load_policy(start, models.training_dtype(adapter), model_settings, adapter)
         reasoning = Reasoning.of(tokenizer, model_settings)
         rows = keep_short_prompts(rows, tokenizer, model_settings, cfg.grpo.max_prompt_length)
+        curriculum = None if curriculum_settings is None else Curriculum(curriculum_settings, rows, cfg.seed)
         with contextlib.ExitStack() as stack:
-            reward_function = None
+            reward_function, playing = None, {}
             if is_main_rank():
                 ledger = Ledger(stage.path / "records")
                 _set_aside_repeated(ledger, last_checkpoint(stage.path / CHECKPOINTS))
-                reward_function = _make_reward_function(
-                    cfg, stack, reward, ledger, retest_settings, references, reasoning
-                )
+                kind = RewardFunction if through is None else AttemptRewardFunction
+                reward_function = _make_reward_function(cfg, stack, kind, reward, ledger, references, reasoning)
+                reward_function.adjust, reward_function.curriculum = adjust, curriculum
+                for role, each in others.items():
+                    opened = backends.open_policy(each, model_settings, f"policies.{role}")
+                    playing[role] = stack.enter_context(contextlib.closing(opened))
+            rollout = None
+            if through is not None:
+                tasks = {to_text(row["prompt"]): Task.model_validate_json(row["task"]) for row in rows}
+                archive = Archive(stage.path / "archive", turns.archive_capacity, _heldout(Path(cfg.grpo.data)))
+                rollout = Rollout(through, turns, tasks, reward_function, cfg.seed, archive, reasoning, playing)
+                if isinstance(reward_function, AttemptRewardFunction):
+                    reward_function.rollout = rollout
             shared = SharedRewardFunction(reward_function, reasoning)
-            trainer_class = HierarchicalGRPOTrainer if reward.plan else GRPOTrainer
-            trainer = trainer_class(
+            finite = FiniteCallback(stage.path)
+            callbacks = [StageCallback(stage.path / LOG), AlarmCallback(stage.path / LOG), finite]
+            choice = GroupChoice(groups, rows, curriculum, cfg.seed)
+            trainer: KernelGRPOTrainer = (HierarchicalGRPOTrainer if reward.plan else TurnsGRPOTrainer)(
                 model=model,
                 reward_funcs=[shared, PlanReward(shared)] if reward.plan else shared,
                 args=arguments,
                 train_dataset=datasets.Dataset.from_list(rows),
+                eval_dataset=datasets.Dataset.from_list(heldout) if heldout else None,
                 processing_class=tokenizer,
                 peft_config=adapter,
-                callbacks=[StageCallback(stage.path / LOG), AlarmCallback(stage.path / LOG)],
+                callbacks=[GroupChoiceCallback(choice), *callbacks],
+                rollout_func=rollout,
             )
-
+            if isinstance(trainer, TurnsGRPOTrainer):
+                trainer.baseline, trainer.num_turns = turns.baseline, turns.rows if through else 1
+            if curriculum is not None or groups.resample or groups.replay is not None:
+                trainer.groups = choice
+            if (checkpoint := ranks.from_main(lambda: last_checkpoint(stage.path / CHECKPOINTS))) is not None:
+                choice.load(checkpoint)
+            finite.watch(trainer)
             prepare(trainer, stage.path)
 
             def save() -> None:
                 save_final(trainer, start, stage.path / FINAL, model_settings)
                 seconds = read_log(stage.path / LOG)[-1]["seconds"]
-                stage.finish({"steps": trainer.state.global_step, "tasks": len(rows), "seconds": seconds})
+                best = {"best_step": trainer.state.best_global_step, "best_reward_low": trainer.state.best_metric}
+                figures = {"steps": trainer.state.global_step, "tasks": len(rows), "seconds": seconds}
+                stage.finish(figures | (best if heldout else {}))
 
             with show_progress(trainer, "grpo", ["reward", "correct"]):
                 train(trainer, stage.path, save)
         return stage.path
+
+
+def _heldout(data: Path) -> frozenset[str]:
+    """Digests of the tasks that are kept apart for evaluation."""
+    file = data / TASKS_HELDOUT
+    rows = iterate_table(file, ["task"]) if file.exists() else ()
+    return frozenset(Task.model_validate_json(row["task"]).digest for row in rows)
+
+
+def _read_validation(cfg: DictConfig) -> list[dict[str, Any]]:
+    """Held-out tasks to validate on; empty where the trainer is not asked to."""
+    if cfg.grpo.trainer.get("eval_strategy", "no") == "no":
+        return []
+    return read_table(Path(cfg.grpo.validation.tasks), COLUMNS)[: cfg.grpo.validation.num_tasks]
 
 
 def _make_start(policy: Path, folder: Path, settings: ModelSettings) -> Path:
@@ -138,19 +228,27 @@ def _make_start(policy: Path, folder: Path, settings: ModelSettings) -> Path:
 def _make_reward_function(
     cfg: DictConfig,
     stack: contextlib.ExitStack,
+    kind: type[RewardFunction],
     reward: Reward,
     ledger: Ledger,
-    retest_settings: RetestSettings,
     references: dict[str, list[str]],
     reasoning: Reasoning,
 ) -> RewardFunction:
     """The reward function, with an executor and a verifier that end with the stack."""
     executor = stack.enter_context(make_executor(to_dict(cfg.executor)))
     stack.enter_context(Heartbeat(executor, ledger.folder.parent))
-    retest = Retest(executor, retest_settings)
-    retest.learn(ledger)
     verifier = stack.enter_context(contextlib.closing(Verifier(cfg.verifier))) if "verifier" in cfg else None
-    return RewardFunction(executor, reward, ledger, cfg.dialect, cfg.name, retest, references, verifier, reasoning)
+    return kind(
+        executor,
+        reward,
+        ledger,
+        cfg.dialect,
+        cfg.name,
+        references,
+        verifier,
+        reasoning,
+        max_tokens=cfg.grpo.trainer.max_completion_length,
+    )
 
 
 def _set_aside_repeated(ledger: Ledger, checkpoint: Path | None) -> None:

@@ -9,6 +9,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from kernelrl.console import console
 from kernelrl.stage_folder import read_log
+from kernelrl.training import tracking
 from kernelrl.training.hacking import alarms
 
 
@@ -41,8 +42,4 @@ class AlarmCallback(TrainerCallback):
             if alarm.sign not in self._given:
                 self._given.add(alarm.sign)
                 console.print(f"[bold yellow]hacking watch:[/] {alarm}; look at `kernelrl records`", highlight=False)
-                if "wandb" in (args.report_to or ()):
-                    import wandb
-
-                    assert wandb.run is not None
-                    wandb.run.alert(title="kernelrl: hacking watch", text=str(alarm))
+                tracking.alert(args.report_to or (), "kernelrl: hacking watch", str(alarm))

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
+from kernelrl.candidate import Completion
 from kernelrl.rewards import Score
 from kernelrl.verdict import Verdict
 
@@ -18,7 +19,7 @@ NEARLY_SILENT = 0.05
 def batch_figures(verdicts: Sequence[Verdict], scores: Sequence[Score]) -> dict[str, float]:
     """Figures of one batch, for the trainer's log.
 
-    Share of completions that passed each stage; of the correct ones the share of time in their own kernels; of the
+    Share of completions that passed each stage; of the correct ones the share of work in their own kernels; of the
     timed ones the mean lower bound of the speedup, and the share that is faster, but by less than `TINY`
     (`tiny_speedups`); mean reward parts.
     """
@@ -61,6 +62,12 @@ def group_figures(ids: Sequence[str], scores: Sequence[Score]) -> dict[str, floa
         "silent_groups": sum(span == 0 for span in spans) / len(groups),
         "nearly_silent_groups": sum(0 < span < NEARLY_SILENT for span in spans) / len(groups),
     }
+
+
+def duplicates(ids: Sequence[str], completions: Sequence[Completion]) -> dict[str, float]:
+    """Share of the kernels that an earlier completion of the same group wrote already, to the letter; {}: no kernel."""
+    kernels = [(id, it.source) for id, it in zip(ids, completions, strict=True) if it.source is not None]
+    return {"duplicates": 1 - len(set(kernels)) / len(kernels)} if kernels else {}
 
 
 class BrokenRules:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
-from trl import GRPOTrainer
 
 from kernelrl.candidate import Completion
 from kernelrl.grpo.reward_function import SharedRewardFunction
+from kernelrl.grpo.trainer import KernelGRPOTrainer
 from kernelrl.policies.prompts import Reasoning
 
 
@@ -30,22 +30,14 @@ class PlanReward:
         return self.first.plans
 
 
-class HierarchicalGRPOTrainer(GRPOTrainer):
-    """TRL's trainer with an advantage for each token: its first reward function pays the code, its second the plan.
+class HierarchicalGRPOTrainer(KernelGRPOTrainer):
+    """The trainer with an advantage for each token: its first reward function pays the code, its second the plan.
 
     The second of `reward_weights` is alpha; it multiplies the plan's advantages. With `scale_rewards=group`, as in the
     paper, it alone decides how much the plan counts; otherwise the size of the two rewards does too.
     """
 
-    def _calculate_rewards(self, *args: Any) -> Tensor:
-        rewards: Tensor = super()._calculate_rewards(*args)
-        self._rewards = rewards
-        return rewards
-
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Tensor]:
-        output: dict[str, Tensor] = super()._generate_and_score_completions(inputs)
-        num = len(output["completion_ids"])
-        mine = slice(self.accelerator.process_index * num, (self.accelerator.process_index + 1) * num)
+    def _set_advantages(self, output: dict[str, Tensor], mine: slice) -> None:
         size = self.num_generations
         assert size is not None
         code, plan = (group_advantages(column, size, self.scale_rewards)[mine] for column in self._rewards.T)
@@ -56,7 +48,6 @@ class HierarchicalGRPOTrainer(GRPOTrainer):
         assert isinstance(code_reward, SharedRewardFunction)
         is_plan = plan_mask(self.processing_class, output["completion_ids"], lengths, code_reward.reasoning)
         output["advantages"] = torch.where(is_plan, plan[:, None], code[:, None])
-        return output
 
 
 def group_advantages(rewards: Tensor, num_generations: int, scale: str) -> Tensor:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
+from statistics import fmean
 from typing import Any
 
 from transformers import TrainerState
@@ -13,8 +15,11 @@ from transformers import TrainerState
 from kernelrl import __version__
 from kernelrl.candidate import Completion
 from kernelrl.executor.api import Executor, Request
-from kernelrl.grpo.figures import BrokenRules, batch_figures, group_figures
-from kernelrl.grpo.retest import Retest
+from kernelrl.executor.judging.retest import contradicts
+from kernelrl.grpo.adjusting import Adjust, adjusted, adjustment_figures
+from kernelrl.grpo.ahead import JudgedAhead
+from kernelrl.grpo.curriculum import Curriculum
+from kernelrl.grpo.figures import BrokenRules, batch_figures, duplicates, group_figures
 from kernelrl.policies.prompts import PLAIN, Message, Reasoning, to_text
 from kernelrl.policies.verifier import Verifier
 from kernelrl.records import Ledger, Record
@@ -22,6 +27,7 @@ from kernelrl.rewards import Reward
 from kernelrl.rewards.similarity import bleu_of
 from kernelrl.task import Task
 from kernelrl.training import ranks
+from kernelrl.verdict import Verdict
 
 
 class RewardFunction:
@@ -40,22 +46,34 @@ class RewardFunction:
         ledger: Ledger,
         dialect: str,
         policy: str,
-        retest: Retest,
         references: Mapping[str, Sequence[str]],
         verifier: Verifier | None = None,
         reasoning: Reasoning = PLAIN,
+        adjust: Adjust | None = None,
+        max_tokens: int = 0,
+        curriculum: Curriculum | None = None,
     ):
         self.executor = executor
+        self._ahead = JudgedAhead(executor)
         self.reward = reward
         self.ledger = ledger
         self.dialect = dialect
         self.policy = policy
-        self.retest = retest
         self.references = references
         self.verifier = verifier
         self.reasoning = reasoning
+        self.adjust = adjust or Adjust()
+        self.max_tokens = max_tokens
+        """At which a completion is cut off."""
+        self.curriculum = curriculum
+        """Hears which tasks were solved."""
+        self.solved: list[bool] = []
+        """Whether the kernels of the last batch were right."""
         self.plans: list[float | None] = []
         """What the plans of the last batch earned, where the reward pays them by themselves."""
+        self.validated: list[tuple[str, float]] | None = None
+        """Of a validation that is under way, task id and reward of each completion that has one; None: training."""
+        self._validation = Ledger(ledger.folder.parent / "validation" / ledger.folder.name)
         self._broken = BrokenRules()
         self._step = -1
         self._num_records = 0
@@ -68,12 +86,14 @@ class RewardFunction:
         task: list[str],
         trainer_state: TrainerState,
         log_metric: Callable[[str, float], None],
+        completion_ids: list[list[int]],
         **columns: Any,
     ) -> list[float | None]:
         """Rewards of one generation batch.
 
         Args:
             prompts, completions: conversations, one per completion.
+            completion_ids: tokens of each completion.
             task: JSON of each completion's task (a column of the data set).
             trainer_state: its `global_step` is the policy step, of `max_steps`; it logs every `logging_steps`.
             log_metric: adds a figure to the trainer's log.
@@ -85,9 +105,8 @@ class RewardFunction:
             for task_, completion in zip(tasks, parsed, strict=True)
         ]
         started = time.monotonic()
-        retested = self.retest(requests, self.executor.evaluate(requests))
+        verdicts = self._ahead.evaluate(requests)
         seconds = time.monotonic() - started
-        verdicts = retested.verdicts
         step = trainer_state.global_step
         if step != self._step:
             self._step, self._num_records = step, 0
@@ -95,17 +114,28 @@ class RewardFunction:
         samples, ids = list(zip(parsed, verdicts, strict=True)), [each.id for each in tasks]
         opinions = [None] * len(parsed) if self.verifier is None else self.verifier.opinions(tasks, parsed, verdicts)
         scores = self.reward.of_groups(samples, ids, progress, self.references, opinions)
-        self.ledger.append(
+        stage, ledger, first, adjust = "grpo", self.ledger, self._num_records, self.adjust
+        if self.validated is not None:
+            stage, ledger, first, adjust = "validation", self._validation, len(self.validated), Adjust()
+            self.validated += [
+                (id, score.total) for id, score in zip(ids, scores, strict=True) if score.total is not None
+            ]
+        names = [f"{stage}/{step}/{first + index}" for index in range(len(prompts))]
+        changed = [
+            adjusted(score.total, verdict, len(tokens), self.max_tokens, adjust, name)
+            for score, verdict, tokens, name in zip(scores, verdicts, completion_ids, names, strict=True)
+        ]
+        ledger.append(
             Record(
-                id=f"grpo/{step}/{self._num_records + index}",
-                stage="grpo",
+                id=names[index],
+                stage=stage,
                 step=step,
                 policy=self.policy,
                 task_id=tasks[index].id,
                 prompt=to_text(prompts[index]),
                 completion=parsed[index].text,
                 verdict=verdicts[index],
-                rewards=scores[index].parts,
+                rewards=scores[index].parts | changed[index].parts,
                 reward=scores[index].total,
                 opinion=opinions[index],
                 machine=verdicts[index].machine,
@@ -113,19 +143,40 @@ class RewardFunction:
             )
             for index in range(len(prompts))
         )
-        self._num_records += len(prompts)
+        if self.validated is None:
+            self._num_records += len(prompts)
         figures = batch_figures(verdicts, scores) | group_figures(ids, scores) | self._similarity(parsed, ids)
         figures |= {
             "judge_seconds": seconds,
-            "retested": retested.num / len(verdicts),
-            "retest_disagreed": retested.num_disagreed / len(verdicts),
+            "retested": fmean(verdict.retest is not None for verdict in verdicts),
+            "retest_disagreed": fmean(map(contradicts, verdicts)),
         }
+        figures |= adjustment_figures(changed)
+        self.solved = [verdict.correct for verdict in verdicts]
+        if self.validated is None:
+            figures |= duplicates(ids, parsed) | self._observe(step, ids, verdicts)
         broken = self._broken(verdicts, interval=step // max(trainer_state.logging_steps, 1))
-        for name, value in (*figures.items(), *broken):
+        for name, value in (*figures.items(), *(broken if self.validated is None else ())):
             log_metric(name, value)
         self.plans = [None if score.total is None else score.plan for score in scores]
         weight = self.reward.plan.weight if self.reward.plan else 0.0
-        return [None if score.total is None else score.total - weight * score.plan for score in scores]
+        return [
+            None if change.reward is None else change.reward - weight * score.plan
+            for change, score in zip(changed, scores, strict=True)
+        ]
+
+    def _observe(self, step: int, ids: Sequence[str], verdicts: Sequence[Verdict]) -> dict[str, float]:
+        """Tell the curriculum, where there is one; its figures."""
+        if self.curriculum is None:
+            return {}
+        known = [(id, verdict) for id, verdict in zip(ids, verdicts, strict=True) if verdict.status != "infrastructure"]
+        self.curriculum.observe(step, [id for id, _ in known], [verdict.correct for _, verdict in known])
+        return self.curriculum.figures()
+
+    def begin(self, task: str, text: str) -> None:
+        """Begin to judge a completion that will be among those of the next call."""
+        candidate = Completion.parse(self.reasoning.restore(text)).candidate(self.dialect)
+        self._ahead.begin(Request(task=_read_task(task), candidate=candidate, dialect=self.dialect))
 
     def _restore(self, message: Message) -> str:
         # TRL takes the reasoning out of the text where the tokenizer tells how
@@ -159,6 +210,28 @@ class SharedRewardFunction:
         self.reasoning = reasoning
         self.plans: list[float | None] = []
         """What `RewardFunction.plans` holds, of this rank's completions."""
+        self.solved: list[bool] = []
+        """The same of `RewardFunction.solved`."""
+        self.seconds = 0.0
+        """That the last batch took, from the first rank that was there."""
+
+    @contextmanager
+    def validation(self) -> Iterator[list[tuple[str, float]]]:
+        """Completions inside are of held-out tasks: a ledger of their own gets them, and nothing is learnt from them.
+
+        Yields:
+            (task id, reward) of each of them that has a reward, on every rank, when it is over.
+        """
+        rewards: list[tuple[str, float]] = []
+        if self.reward_function is not None:
+            self.reward_function.validated = []
+        try:
+            yield rewards
+        finally:
+            validated = None
+            if self.reward_function is not None:
+                validated, self.reward_function.validated = self.reward_function.validated, None
+            rewards += ranks.from_main(lambda: validated or [])
 
     def __call__(
         self,
@@ -167,21 +240,33 @@ class SharedRewardFunction:
         task: list[str],
         trainer_state: TrainerState,
         log_metric: Callable[[str, float], None],
+        completion_ids: list[list[int]],
         **columns: Any,
     ) -> list[float | None]:
         """Rewards of this rank's part of a generation batch; arguments as those of `RewardFunction`."""
-        parts = ranks.gathered([(prompts, completions, task)])
+        started = time.monotonic()
+        parts = ranks.gathered([(prompts, completions, task, completion_ids)])
 
-        def reward_all() -> tuple[list[float | None], list[float | None]]:
+        def reward_all() -> tuple[list[float | None], list[float | None], list[bool]]:
             assert self.reward_function is not None
-            all_prompts, all_completions, all_tasks = (list(chain(*column)) for column in zip(*parts, strict=True))
-            rewards = self.reward_function(all_prompts, all_completions, all_tasks, trainer_state, log_metric)
-            return rewards, self.reward_function.plans
+            all_prompts, all_completions, all_tasks, all_ids = (
+                list(chain(*column)) for column in zip(*parts, strict=True)
+            )
+            rewards = self.reward_function(
+                prompts=all_prompts,
+                completions=all_completions,
+                task=all_tasks,
+                trainer_state=trainer_state,
+                log_metric=log_metric,
+                completion_ids=all_ids,
+            )
+            return rewards, self.reward_function.plans, self.reward_function.solved
 
-        rewards, plans = ranks.from_main(reward_all)
+        rewards, plans, solved = ranks.from_main(reward_all)
+        self.seconds = time.monotonic() - started
         first = sum(len(part[0]) for part in parts[: ranks.rank()])
         mine = slice(first, first + len(prompts))
-        self.plans = plans[mine]
+        self.plans, self.solved = plans[mine], solved[mine]
         return rewards[mine]
 
 

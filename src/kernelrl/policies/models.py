@@ -7,6 +7,7 @@ GGUF file that an installed package carries) and `hf` (a hub id or a local folde
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable
@@ -14,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError
 from omegaconf import DictConfig
 from peft import AutoPeftModelForCausalLM, PeftConfig, PeftType, get_peft_config
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -22,6 +25,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -36,6 +40,9 @@ from kernelrl.policies.settings import DEFAULT, ModelSettings
 
 ADAPTER_CONFIG = "adapter_config.json"
 """File that makes a folder an adapter's, in PEFT's format."""
+WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py")
+"""Files of a hub id that make a policy; many hold the weights in other formats beside these."""
+_HUB_ID = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?")
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -62,6 +69,20 @@ def check_base(cfg: DictConfig) -> None:
             raise UserError(f"model.name={cfg.name}: {str(error).splitlines()[0]}") from None
     elif cfg.kind != "tiny":
         raise UserError(f"model.kind={cfg.kind!r} is not known; choose tiny, gguf or hf")
+
+
+def base_config(cfg: DictConfig) -> PretrainedConfig:
+    """The config of a model of kind `hf` or `gguf` that `check_base` has let pass.
+
+    Raises:
+        UserError: it is an adapter.
+    """
+    if cfg.kind == "hf" and is_adapter(Path(cfg.name).expanduser()):
+        raise UserError(f"model.name={cfg.name}: an adapter; name the model that it was trained on")
+    config: PretrainedConfig = AutoConfig.from_pretrained(
+        **_source(cfg), trust_remote_code=bool(cfg.get("trust_remote_code"))
+    )
+    return config
 
 
 def load_tokenizer(cfg: DictConfig) -> PreTrainedTokenizerBase:
@@ -227,26 +248,50 @@ def check_policy(folder: str | Path) -> Path:
     return folder
 
 
+def find_policy(policy: str | Path, revision: str | None = None) -> Path:
+    """The folder of a policy; that of a hub id is downloaded, where the hub's cache does not have it.
+
+    Args:
+        policy: a folder, or a hub id (`Qwen/Qwen3-8B`).
+        revision: branch, tag or commit of a hub id; None: the main branch.
+
+    Raises:
+        UserError: there is no model.
+    """
+    folder = Path(policy).expanduser()
+    if folder.exists() or not _HUB_ID.fullmatch(str(policy)):
+        return check_policy(folder)
+    try:
+        found = Path(snapshot_download(str(policy), revision=revision, allow_patterns=list(WANTED)))
+    except (OSError, ValueError, HfHubHTTPError) as error:
+        raise UserError(
+            f"policy {policy}: no model there; no such folder, and from the hub: {str(error).splitlines()[0]}"
+        ) from None
+    return check_policy(found)
+
+
 def load_policy(
     folder: str | Path,
     dtype: str | torch.dtype = "auto",
     settings: ModelSettings = DEFAULT,
     adapter: PeftConfig | None = None,
+    revision: str | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model and tokenizer of a policy folder; an adapter comes merged into its base.
+    """Model and tokenizer of a policy, a folder or a hub id; an adapter comes merged into its base.
 
     Args:
         dtype: of the weights; `auto`: as they are stored.
         settings: how it is loaded.
         adapter: that is to be trained on it: then its weights are quantized, where the settings say so.
+        revision: of a hub id.
 
     Raises:
-        UserError: see `check_policy`.
+        UserError: see `find_policy`.
     """
     options = settings.loading()
     if adapter is not None and settings.quantization:
         options["quantization_config"] = quantization(settings)
-    folder = check_policy(folder).resolve()  # an adapter names its base by the path that it was loaded from
+    folder = find_policy(folder, revision).resolve()  # an adapter names its base by the path that it was loaded from
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
     if is_adapter(folder):
         model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype, **options)

@@ -71,7 +71,7 @@ def render(tokenizer: PreTrainedTokenizerBase, messages: list[Message], template
     return str(tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False, **template))
 
 
-STYLES = ("short", "full", "category", "transpile")
+STYLES = ("short", "full", "category", "transpile", "surge")
 
 
 def build_prompt(task: Task, dialect: str, style: str) -> list[Message]:
@@ -81,7 +81,8 @@ def build_prompt(task: Task, dialect: str, style: str) -> list[Message]:
         style: `short` is one sentence and the program, for models that are trained on this format; `full` states the
             contract and shows the dialect's example, for models that have never seen it; `category` shows an example
             of the task's own category where there is one (MultiKernelBench, arXiv 2507.17773); `transpile` shows the
-            task's kernel in another dialect and asks for the same in this one (HPCTransCompile, arXiv 2506.10401).
+            task's kernel in another dialect and asks for the same in this one (HPCTransCompile, arXiv 2506.10401);
+            `surge` shows a judged kernel and asks how probable it is that it is right (SURGE, arXiv 2502.11167).
 
     Raises:
         UserError: unknown dialect or style, or a task without a kernel to translate.
@@ -94,6 +95,18 @@ def build_prompt(task: Task, dialect: str, style: str) -> list[Message]:
             raise UserError(f"prompt.style=transpile: task {task.id} has no kernel to translate; use tasks=transpile")
         title = dialects.get(task.given.dialect).title
         return [_user(f"Translate this {title} kernel into {language.title}, `ModelNew`.\n{_fence(task.given.source)}")]
+    if style == "surge":
+        if task.given is None:
+            raise UserError(f"prompt.style=surge: task {task.id} has no kernel to judge; use tasks=surge")
+        title = dialects.get(task.given.dialect).title
+        return [
+            _user(
+                f"This program:\n{_fence(task.source)}\nis to be replaced by this {title} kernel:\n"
+                f"{_fence(task.given.source)}\nA kernel is correct if it compiles, computes all in its own code, "
+                "and gives the program's outputs for hidden inputs too. How probable is it that this one is? Answer "
+                "with your reasoning in <think> tags and then one line: CORRECT: a probability from 0 to 1."
+            )
+        ]
     if style in ("full", "category"):
         category = task.category if style == "category" else ""
         program, kernel = dialects.example(dialect, category)

@@ -7,21 +7,19 @@ has found to be right, so a kernel that talks it over has gained nothing.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Sequence
-from concurrent.futures import Future
-from pathlib import Path
+from contextlib import closing
 
-import diskcache
 from omegaconf import DictConfig
 
 from kernelrl import dialects
 from kernelrl.candidate import Completion
 from kernelrl.errors import UserError
-from kernelrl.policies.endpoint import Answer, Endpoint
+from kernelrl.policies.backends import open_policy, read_settings
 from kernelrl.policies.prompts import Message
+from kernelrl.policies.protocol import Answer
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
@@ -43,73 +41,60 @@ _SCORE = re.compile(r"^\W*SCORE\W*([01](?:\.\d+)?)\W*$", re.MULTILINE | re.IGNOR
 
 
 class Verifier:
-    """Asks about each kernel once; answers are kept in a disk cache.
+    """Asks about each kernel once; answers are kept where its config says.
 
     Args:
-        cfg: the node `verifier` of the config (`configs/verifier/endpoint.yaml`).
+        cfg: the node `verifier` of the config (`configs/verifier/endpoint.yaml`): a policy.
 
     Raises:
         UserError: no model is named, or the server does not answer a first question.
     """
 
     def __init__(self, cfg: DictConfig):
-        if cfg.model is None:
-            raise UserError("verifier.model is not set; give the name of a served model")
-        self._identity = f"{cfg.model}\0{cfg.request}"
-        self._cache = diskcache.Cache(Path(cfg.cache_dir).expanduser(), eviction_policy="none")
-        self._endpoint = Endpoint(cfg, "verifier")
-        (first,) = self._endpoint.ask([{"role": "user", "content": "Answer with this line: SCORE: 1"}], [0])
-        if (failure := first.result().failure) is not None:
-            raise UserError(
-                f"verifier.base_url={cfg.base_url}: its first answer was {failure}; is it the right server?"
-            )
+        settings = read_settings(cfg, "verifier")
+        with closing(open_policy(settings.model_copy(update={"cache_dir": None}), name="verifier")) as asked:
+            (first,) = asked.sample([[{"role": "user", "content": "Answer with this line: SCORE: 1"}]], [0])
+        if first.failure is not None:
+            where = f"verifier.base_url={cfg.base_url}" if "base_url" in cfg else f"verifier.model={cfg.model}"
+            raise UserError(f"{where}: its first answer was {first.failure}; is it the right server?")
+        self._policy = open_policy(settings, name="verifier")
 
     def opinions(
         self, tasks: Sequence[Task], completions: Sequence[Completion], verdicts: Sequence[Verdict]
     ) -> list[float | None]:
         """What it thinks of N kernels; None: not asked, because there is no correct kernel, or no usable answer."""
         questions = {
-            index: [_question(task, completion.source, verdict.dialect)]
+            index: _question(task, completion.source, verdict.dialect)
             for index, (task, completion, verdict) in enumerate(zip(tasks, completions, verdicts, strict=True))
             if verdict.correct and completion.source is not None
         }
-        keys = {index: self._key(messages) for index, messages in questions.items()}
-        missing = {keys[index]: messages for index, messages in questions.items() if keys[index] not in self._cache}
-        asked = {key: self._endpoint.ask(messages, [0])[0] for key, messages in missing.items()}
-        for key, future in asked.items():
-            score = read_score(_result(future))
-            if score is not None:
-                self._cache[key] = score
-        known: dict[str, float] = {key: self._cache[key] for key in set(keys.values()) if key in self._cache}
-        return [known.get(keys[index]) if index in keys else None for index in range(len(verdicts))]
+        asked = list(dict.fromkeys(questions.values()))
+        scores: dict[str, float | None] = {}
+        try:
+            for index, answer in self._policy.stream([[_user(text)] for text in asked], [0] * len(asked)):
+                scores[asked[index]] = read_score(answer)
+        except UserError as error:  # in the midst of a training, a server that went away costs its opinion alone
+            log.warning("%s", error)
+        return [scores.get(questions[index]) if index in questions else None for index in range(len(verdicts))]
 
     def close(self) -> None:
         """End the connection."""
-        self._endpoint.close()
-        self._cache.close()
-
-    def _key(self, messages: list[Message]) -> str:
-        return hashlib.sha256(f"{self._identity}\0{messages}".encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _result(future: Future[Answer]) -> Answer:
-    try:
-        return future.result()
-    except UserError as error:  # in the midst of a training, a server that went away costs its opinion alone
-        log.warning("%s", error)
-        return Answer(failure="unreachable")
+        self._policy.close()
 
 
 def read_score(answer: Answer) -> float | None:
-    """The score in the last line that holds one; None: there is none."""
-    found = _SCORE.findall(answer.text)
+    """The score in the last line that holds one, its reasoning apart; None: there is none."""
+    found = _SCORE.findall(Completion.parse(answer.text).answer)
     return min(float(found[-1]), 1.0) if found and answer.failure is None else None
 
 
-def _question(task: Task, source: str, dialect: str) -> Message:
+def _question(task: Task, source: str, dialect: str) -> str:
     language = dialects.get(dialect).title
-    text = QUESTION.format(language=language, task=_fence(task.source), kernel=_fence(source))
-    return {"role": "user", "content": text}
+    return QUESTION.format(language=language, task=_fence(task.source), kernel=_fence(source))
+
+
+def _user(content: str) -> Message:
+    return {"role": "user", "content": content}
 
 
 def _fence(source: str) -> str:

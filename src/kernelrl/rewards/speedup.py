@@ -39,18 +39,22 @@ def speedup(
     form: Literal["log", "raw", "rounded"] = "log",
     bound: Bound = "low",
     cap: Annotated[float, Field(gt=1)] | None = 8.0,
+    base: Annotated[float, Field(gt=0, le=1)] = 1.0,
     dead_band: Annotated[float, Field(ge=0)] = 0.0,
 ) -> float:
     """How fast a correct kernel is; 0 for one that is wrong or was not timed.
 
-    `log`: `clip(log s / log cap, 0, 1)`: 0 at the reference's speed or slower, 1 at `cap` times its speed or faster;
-    each doubling is worth the same. `raw`: `min(s, cap)`, as in Kevin (arXiv 2507.11948; no cap) and Dr. Kernel (arXiv
-    2602.05885; cap 3). `rounded`: `min(s, cap)` of s rounded towards 1 (CUDA-L1, arXiv 2507.14111).
+    `log`: `clip(log(s / base) / log(cap / base), 0, 1)`: 0 at `base` times the reference's speed or slower, 1 at `cap`
+    times its speed or faster; each doubling is worth the same. `raw`: `min(s, cap)`, as in Kevin (arXiv
+    2507.11948; no cap) and Dr. Kernel (arXiv 2602.05885; cap 3). `rounded`: `min(s, cap)` of s rounded towards 1
+    (CUDA-L1, arXiv 2507.14111).
 
     Args:
         form: the function of s.
         bound: which number of the 95 % interval s is. `low` pays only for what timing noise cannot explain.
         cap: speedup above which nothing more is paid; None: `raw` and `rounded` have no cap.
+        base: of `log`: speedup below which nothing is paid. Below 1, kernels that are slower than the reference are
+            told apart too: without that, a policy whose right kernels are all slow learns nothing from their times.
         dead_band: s is the level of the kernel's group, see `level`; 0: its own.
     """
     s = measured(verdict, bound)
@@ -58,7 +62,7 @@ def speedup(
         return 0.0
     s = level(s, [each for _, each in context.group], bound, dead_band)
     if form == "log":
-        return min(max(math.log(s) / math.log(cap or 8.0), 0.0), 1.0)
+        return min(max(math.log(s / base) / math.log((cap or 8.0) / base), 0.0), 1.0)
     return min(rounded(s) if form == "rounded" else s, cap or math.inf)
 
 
@@ -132,7 +136,7 @@ def tiers(
     """A step for each thing achieved: wrong, right, faster than eager, faster than eager and `torch.compile`.
 
     Source: CUDA-Agent (2026), rewards {-1, 1, 2, 3} with a margin of 5 %. The last step needs
-    `executor.compile_baseline=true`; where `torch.compile` was not measured, nobody reaches it.
+    `executor.compile_baseline=default`; where `torch.compile` was not measured, nobody reaches it.
 
     Args:
         wrong, right, faster, fastest: the steps.

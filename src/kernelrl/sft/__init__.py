@@ -18,7 +18,7 @@ from kernelrl.policies import models
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.records import digest
 from kernelrl.stage_folder import LOG, is_main_rank, open_stage, read_log
-from kernelrl.training import ranks
+from kernelrl.training import ranks, tracking
 from kernelrl.training.checkpoints import (
     CHECKPOINTS,
     FINAL,
@@ -28,8 +28,9 @@ from kernelrl.training.checkpoints import (
     show_progress,
     train,
 )
+from kernelrl.training.extending import deciding, is_finished
+from kernelrl.training.finite import FiniteCallback
 from kernelrl.training.lengths import keep_short_conversations
-from kernelrl.training.tracking import report_to
 
 
 def run(cfg: DictConfig) -> Path:
@@ -54,8 +55,8 @@ def run(cfg: DictConfig) -> Path:
         "trainer": cfg.sft.trainer,
         "peft": cfg.sft.peft,
     }
-    with open_stage("sft", cfg.sft.folder, settings) as stage:
-        if not stage.done:
+    with open_stage("sft", cfg.sft.folder, settings, deciding=deciding) as stage:
+        if not is_finished(stage, cfg.sft.trainer.max_steps):
             base = stage.path / "base"
             _make_base(cfg, base, rows)
             trainer = make_trainer(cfg, base, stage.path, rows, heldout)
@@ -82,16 +83,16 @@ def make_trainer(
         heldout: rows that the trainer evaluates on; None: it does not evaluate.
     """
     arguments = SFTConfig(
-        **ranks.trainer_fields("sft", cfg.sft.trainer, cfg.parallel),
+        **tracking.start(cfg, "sft") | ranks.trainer_fields("sft", cfg.sft.trainer, cfg.parallel),
         output_dir=str(folder / CHECKPOINTS),
         seed=cfg.seed,
-        report_to=report_to(cfg, "sft"),
     )
     adapter = models.make_adapter(cfg.sft.peft)
     # after the arguments: they say how the ranks share it
     settings = read_node(ModelSettings, cfg.model, "model")
     model, tokenizer = models.load_policy(policy, models.training_dtype(adapter), settings, adapter)
     rows = keep_short_conversations(rows, tokenizer, settings, arguments.max_length)
+    finite = FiniteCallback(folder)
     trainer = SFTTrainer(
         model=model,
         args=arguments,
@@ -99,8 +100,9 @@ def make_trainer(
         eval_dataset=None if heldout is None else _conversations(heldout, settings),
         processing_class=tokenizer,
         peft_config=adapter,
-        callbacks=[StageCallback(folder / LOG)],
+        callbacks=[StageCallback(folder / LOG), finite],
     )
+    finite.watch(trainer)
     prepare(trainer, folder)
     return trainer
 

@@ -1,11 +1,13 @@
 """What the training stages share: checkpoints that can be trusted, a log of one JSON line per logging step, progress.
 
 A checkpoint counts only when it was sealed: after the trainer has written it, `seal.json` gets the sha256 of every file
-in it. A folder without a seal is half written, one that differs from its seal is corrupt; both are set aside on resume.
+in it, of a large one its size and the sha256 of samples. A folder without a seal is half written, one that differs from
+its seal is corrupt; both are set aside on resume.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
@@ -35,6 +37,11 @@ from kernelrl.stage_folder import read_log, require_free_disk
 from kernelrl.training import interruption, ranks
 
 SEAL = "seal.json"
+LARGE = 1 << 28
+"""A file of more bytes is sealed by samples: 100 GB would take minutes to read."""
+SAMPLED = "sampled:"
+SAMPLES, SAMPLE = 64, 1 << 18
+"""How many are taken of a large file, evenly, its ends among them, and of how many bytes."""
 CHECKPOINTS = "checkpoints"
 FINAL = "final"
 
@@ -82,6 +89,10 @@ class StageCallback(TrainerCallback):
         if ranks.any_rank(interruption.received()):
             interruption.follow()
             control.should_save = control.should_training_stop = True
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if args.metric_for_best_model == "eval_reward_low":  # what may turn out to be the best has to be there
+            control.should_save = True
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         ranks.wait_for_all()  # each writes a part
@@ -206,12 +217,30 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """sha256 (hex) of every file under a folder, by relative path; a seal is no part of it."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != SEAL:
-            found[str(path.relative_to(folder))] = digest(path)
-    return found
+    """What tells the files under a folder from others, by relative path; a seal is no part of it.
+
+    The sha256 (hex) of a file, of a large one that of samples (`sample`): a policy of 100 GB takes a second.
+    """
+    return {
+        str(path.relative_to(folder)): sample(path) if path.stat().st_size > LARGE else digest(path)
+        for path in files(folder)
+    }
+
+
+def files(folder: Path) -> list[Path]:
+    """The files under a folder; a seal is no part of it."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
+
+
+def sample(path: Path) -> str:
+    """`sampled:SIZE:` and the sha256 (hex) of the samples of a file: what a torn write or another file has not."""
+    size = path.stat().st_size
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        for number in range(SAMPLES):
+            file.seek(max(0, size - SAMPLE) * number // (SAMPLES - 1))
+            found.update(file.read(SAMPLE))
+    return f"{SAMPLED}{size}:{found.hexdigest()}"
 
 
 def require_disk_for_checkpoints(folder: Path, model: torch.nn.Module, num_checkpoints: int | None) -> None:

@@ -1,0 +1,113 @@
+"""The reward function where completions come from a strategy, which has had them judged already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from typing import Any
+
+from transformers import TrainerState
+
+from kernelrl import __version__
+from kernelrl.grpo.adjusting import Adjusted, adjusted, adjustment_figures
+from kernelrl.grpo.figures import batch_figures, group_figures
+from kernelrl.grpo.returns import discounted
+from kernelrl.grpo.reward_function import RewardFunction
+from kernelrl.grpo.rollout import Rollout
+from kernelrl.policies.prompts import to_text
+from kernelrl.records import Record
+
+
+class AttemptRewardFunction(RewardFunction):
+    """Pays the rows of the last batch of a rollout by their returns, and writes one record per attempt."""
+
+    rollout: Rollout
+
+    def __call__(  # type: ignore[override]
+        self, trainer_state: TrainerState, log_metric: Callable[[str, float], None], **columns: Any
+    ) -> list[float | None]:
+        """Returns of the rows of a batch of trajectories; None: left out, or the trajectory had ended."""
+        rollout = self.rollout
+        made = [attempt for _, attempt in rollout.judged]
+        tasks, step = {task.id: task for task in rollout.tasks}, trainer_state.global_step
+        parsed, verdicts = [each.completion for each in made], [each.verdict for each in made]
+        ids = [each.verdict.task_id for each in made]
+        opinions: list[float | None] = [None] * len(made)
+        if self.verifier is not None:
+            opinions = self.verifier.opinions([tasks[id] for id in ids], parsed, verdicts)
+        progress = step / max(trainer_state.max_steps, 1)
+        samples = list(zip(parsed, verdicts, strict=True))
+        scores = self.reward.of_groups(samples, ids, progress, self.references, opinions)
+        if step != self._step:
+            self._step, self._num_records = step, 0
+        first = self._num_records
+        names = {attempt.id: f"grpo/{step}/{first + number}" for number, attempt in rollout.judged}
+        self._num_records += max([len(rollout.rows), *(number + 1 for number, _ in rollout.judged)])
+        totals = {attempt.id: score.total for attempt, score in zip(made, scores, strict=True)}
+        changed = self._returns(totals, names)
+        parts = {
+            row.attempt.id: change.parts | ({} if change.reward is None else {"return": change.reward})
+            for row, change in zip(rollout.rows, changed, strict=True)
+            if row is not None and row.attempt is not None
+        }
+        self.ledger.append(
+            Record(
+                id=names[attempt.id],
+                stage="grpo",
+                step=step,
+                policy=self.policy,
+                task_id=attempt.verdict.task_id,
+                prompt=to_text(attempt.draft.question.messages),
+                completion=attempt.completion.text,
+                finish=attempt.draft.answer.finish,
+                prompt_tokens=attempt.draft.answer.prompt_tokens,
+                completion_tokens=attempt.draft.answer.completion_tokens,
+                verdict=attempt.verdict,
+                rewards=score.parts | parts.get(attempt.id, {}),
+                reward=score.total,
+                opinion=opinion,
+                machine=attempt.verdict.machine,
+                version=__version__,
+                strategy=rollout.strategy.name,
+                turn=attempt.turn,
+                parent=names[attempt.parent.id] if attempt.parent else None,
+            )
+            for attempt, score, opinion in zip(made, scores, opinions, strict=True)
+        )
+        size, rows = rollout.turns.rows, rollout.rows
+        right = [row is not None and row.attempt is not None and row.attempt.verdict.correct for row in rows]
+        figures = batch_figures(verdicts, scores) if made else {}
+        figures |= group_figures(ids, scores) | self._similarity(parsed, ids) | self._observe(step, ids, verdicts)
+        filled = [row for row, each in enumerate(rows) if each is not None]
+        figures |= {"attempts": len(filled) / len(rows), "dropped_turns": float(rollout.dropped)}
+        figures |= adjustment_figures(changed)
+        for turn in range(size):
+            here = [right[row] for row in filled if row % size == turn]
+            if here:
+                figures[f"correct/turn{turn}"] = fmean(here)
+        broken = self._broken(verdicts, interval=step // max(trainer_state.logging_steps, 1))
+        for name, value in (*figures.items(), *broken):
+            log_metric(name, value)
+        self.plans = [None] * len(rows)
+        self.solved = right
+        return [change.reward for change in changed]
+
+    def _returns(self, totals: Mapping[str, float | None], names: Mapping[str, str]) -> list[Adjusted]:
+        """The discounted return of every row, with its changes; an answer of which nothing came scores 0."""
+        rollout, size = self.rollout, self.rollout.turns.rows
+        scores = [
+            None if row is None else 0.0 if row.attempt is None else totals[row.attempt.id] for row in rollout.rows
+        ]
+        returns = [
+            each
+            for first in range(0, len(scores), size)
+            for each in discounted(scores[first : first + size], rollout.turns.gamma)
+        ]
+        changed = []
+        for row, value in zip(rollout.rows, returns, strict=True):
+            if row is None or row.attempt is None:
+                changed.append(Adjusted(value))
+                continue
+            num_tokens, name = row.draft.answer.completion_tokens or 0, names[row.attempt.id]
+            changed.append(adjusted(value, row.attempt.verdict, num_tokens, self.max_tokens, self.adjust, name))
+        return changed

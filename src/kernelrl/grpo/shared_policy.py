@@ -1,0 +1,84 @@
+"""The policy that is being trained, as strategies ask it: TRL's own generation, on all ranks at once.
+
+The main rank alone runs strategies. Whatever it asks is shared out, so that ranks which share the weights generate
+equally often and equally much; the others serve until the main rank dismisses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from trl import GRPOTrainer
+
+from kernelrl.policies.prompts import Message, Reasoning
+from kernelrl.policies.protocol import Answer
+from kernelrl.training import ranks
+
+Generated = tuple[list[int], list[float] | None]
+"""Ids of a completion, and log-probabilities where the generation knows them."""
+
+
+class SharedPolicy:
+    """One for each batch, on every rank."""
+
+    def __init__(self, trainer: GRPOTrainer, reasoning: Reasoning):
+        self._trainer = trainer
+        self._reasoning = reasoning
+        tokenizer: Any = trainer.processing_class
+        self._tokenizer = tokenizer
+        self.end: int = tokenizer.eos_token_id
+
+    def sample(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> list[Answer]:
+        """One answer per conversation, on the main rank. The seeds are the trainer's, which its checkpoints keep."""
+        prompt_ids = self.tokenize(conversations)
+        generated = self._generate(prompt_ids)
+        assert generated is not None
+        return [
+            Answer(
+                text=self._reasoning.restore(self._tokenizer.decode(ids, skip_special_tokens=True)),
+                finish="stop" if ids[-1] in self._trainer.eos_token_ids else "length",
+                token_ids=tuple(ids),
+                log_probabilities=None if log_probabilities is None else tuple(log_probabilities),
+                prompt_tokens=len(prompt),
+                completion_tokens=len(ids),
+            )
+            for prompt, (ids, log_probabilities) in zip(prompt_ids, generated, strict=True)
+        ]
+
+    def serve(self) -> None:
+        """Generate what the main rank asks for, until it dismisses this one."""
+        while self._generate(None) is not None:
+            pass
+
+    def dismiss(self) -> None:
+        """Let the other ranks go on."""
+        self._generate(None)
+
+    def close(self) -> None:
+        """Nothing: the trainer owns the model."""
+
+    def tokenize(self, conversations: Sequence[list[Message]]) -> list[list[int]]:
+        """The prompts as the model reads them."""
+        ids: list[list[int]]
+        ids, _, _ = self._trainer._tokenize_prompts(list(conversations))
+        return ids
+
+    def fits(self, messages: list[Message]) -> bool:
+        """Whether a whole completion has room behind the conversation, in the model's context."""
+        config: Any = self._trainer.accelerator.unwrap_model(self._trainer.model).config
+        room: int = config.max_position_embeddings - (self._trainer.max_completion_length or 0)
+        return len(self.tokenize([messages])[0]) <= room
+
+    def _generate(self, prompt_ids: list[list[int]] | None) -> list[Generated] | None:
+        """Completions of the prompts of the main rank, on every rank; None: it has no more."""
+        prompts = ranks.from_main(lambda: prompt_ids)
+        if not prompts:
+            return None
+        share = -(-len(prompts) // ranks.num_ranks())
+        padded = [*prompts, *[prompts[0]] * (share * ranks.num_ranks() - len(prompts))]
+        generate: Any = self._trainer._generate_single_turn
+        ids, log_probabilities = generate(padded[share * ranks.rank() :][:share], None, {}, 1)
+        mine = list(zip(ids, log_probabilities or [None] * share, strict=True))
+        return list(chain(*ranks.gathered([mine])))[: len(prompts)]

@@ -1,0 +1,23 @@
+"""The trainer that compares returns as `grpo.turns.baseline` says."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from kernelrl.grpo.returns import Baseline, advantages
+from kernelrl.grpo.trainer import KernelGRPOTrainer
+
+
+class TurnsGRPOTrainer(KernelGRPOTrainer):
+    """TRL's trainer with the advantages of `returns.py`; the baseline `group` is TRL's own."""
+
+    baseline: Baseline = "group"
+    num_turns = 1
+    """Rows of a trajectory."""
+
+    def _set_advantages(self, output: dict[str, Tensor], mine: slice) -> None:
+        assert self.num_generations is not None and self.model is not None
+        if self.baseline != "group" and self.model.training:
+            returns = self._rewards[:, 0]
+            scaled = advantages(returns, self.num_generations, self.num_turns, self.baseline, self.scale_rewards)
+            output["advantages"] = scaled[mine]

@@ -1,0 +1,26 @@
+"""What the ways to sample a policy have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+from kernelrl.policies.prompts import Message
+from kernelrl.policies.protocol import Answer
+
+
+class Backend(ABC):
+    """A `Policy` whose answers can be had as they come."""
+
+    @abstractmethod
+    def stream(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> Iterator[tuple[int, Answer]]:
+        """The answers of `sample` in the order in which they are there, each with the index of its conversation."""
+
+    def sample(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> list[Answer]:
+        """See `Policy.sample`."""
+        answers = dict(self.stream(conversations, seeds))
+        return [answers[index] for index in range(len(conversations))]
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what it holds, and drop what is not answered yet."""

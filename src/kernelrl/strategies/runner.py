@@ -1,0 +1,270 @@
+"""The runner: works on many problems at once, so that policies and executor always get large batches.
+
+It goes in rounds. A round asks all questions that wait, of all problems, as one batch per policy, and then judges all
+drafts that wait in one call of the executor: kernels are not timed while a policy on the same machine writes.
+
+What was asked and judged is in the journal and the ledger. A run that was killed is replayed: strategies are started
+again with the same seeds and are sent what they were sent before, up to the request at which the run ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from kernelrl import __version__
+from kernelrl.errors import UserError
+from kernelrl.executor.api import Executor, Request, not_known
+from kernelrl.policies.prompts import to_text
+from kernelrl.policies.protocol import Answer, Policy
+from kernelrl.records import Record
+from kernelrl.rewards import Reward
+from kernelrl.strategies.budget import Budget, Spent
+from kernelrl.strategies.journal import Entry
+from kernelrl.strategies.protocol import CODER, Ask, Attempt, Draft, Judge, Problem, Question, Strategy, Turns
+from kernelrl.verdict import Verdict
+
+REFUSED = "refused"
+"""`Verdict.protocol` of a draft that a screen refused: nothing is known about it, and it cost no candidate."""
+
+log = logging.getLogger(__name__)
+
+
+class Screen(Protocol):
+    """Says which drafts are not worth the hardware."""
+
+    def refusals(self, drafts: Sequence[tuple[Problem, Draft]]) -> Sequence[str | None]:
+        """Why each is not judged; None: it is. The same for the same draft, so that a run can be resumed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is the same for all problems of a run."""
+
+    stage: str
+    strategy: Strategy
+    policies: Mapping[str, Policy]
+    """By role; a role that is not here is played by the coder's."""
+    names: Mapping[str, str]
+    """The names of the policies in the records, by role."""
+    executor: Executor
+    reward: Reward
+    budget: Budget
+    seed: int
+    repeat: bool = False
+    """Start a strategy that has nothing more to ask anew, until the budget is spent."""
+    concurrency: int = 64
+    """Number of problems that are worked on at a time."""
+    screen: Screen | None = None
+    """Asked before the executor; None: every draft is judged."""
+
+
+@dataclass
+class Outcome:
+    """What came of one problem."""
+
+    problem: Problem
+    drafts: list[Draft] = field(default_factory=list)
+    """All answers, in all roles, in the order in which they were asked for."""
+    attempts: list[Attempt] = field(default_factory=list)
+    """In the order in which they were judged."""
+    spent: Spent = field(default_factory=Spent)
+    history: list[Spent] = field(default_factory=list)
+    """What had been spent when each attempt had been judged."""
+
+    @property
+    def best(self) -> Attempt | None:
+        """The right kernel with the highest score; None: none is right."""
+        right = [attempt for attempt in self.attempts if attempt.verdict.correct]
+        return max(right, key=lambda attempt: attempt.score, default=None)
+
+
+Item = TypeVar("Item")
+
+
+class Log(Protocol[Item]):
+    """Where a run writes what was answered (a `Journal`) or judged (a `Ledger`), and finds what it wrote before."""
+
+    def __iter__(self) -> Iterator[Item]: ...
+
+    def append(self, items: Iterable[Item], /) -> None: ...
+
+
+def run(setting: Setting, problems: Sequence[Problem], journal: Log[Entry], ledger: Log[Record]) -> Iterator[Outcome]:
+    """Work on problems. Yields the outcome of each as it is done.
+
+    Raises:
+        UserError: a policy cannot be asked. Nothing is lost: the same run goes on from there.
+    """
+    answers = {entry.id: entry.answer for entry in journal}
+    verdicts = {record.id: record.verdict for record in ledger}
+    waiting = list(reversed(problems))
+    active: list[_Work] = []
+    while waiting or active:
+        while waiting and len(active) < setting.concurrency:
+            active.append(_Work(setting, waiting.pop()))
+        _ask_all(setting, [work for work in active if isinstance(work.request, Ask)], answers, journal)
+        _judge_all(setting, [work for work in active if isinstance(work.request, Judge)], verdicts, ledger)
+        for work in active:
+            if work.request is None:
+                yield work.outcome
+        active = [work for work in active if work.request is not None]
+
+
+class _Work:
+    """One problem that is being worked on."""
+
+    def __init__(self, setting: Setting, problem: Problem):
+        self.setting = setting
+        self.outcome = Outcome(problem)
+        self.request: Ask | Judge | None = None
+        """What waits to be done; None: nothing more."""
+        self._turns: Turns[None] = setting.strategy.turns(problem)
+        self._num_asked = 0
+        """Answers when the strategy was last started."""
+        self._advance(None)
+
+    def questions(self) -> list[tuple[str, Question]]:
+        """The questions that wait, as far as the budget allows, with the ids of their answers."""
+        assert isinstance(self.request, Ask)
+        spent, budget = self.outcome.spent, self.setting.budget
+        granted = list(self.request.questions[: spent.left_to_ask(budget)])
+        kernels = [index for index, question in enumerate(granted) if question.role == CODER]
+        if len(kernels) > (most := spent.left_to_judge(budget)):  # what could not be judged is not written
+            granted = granted[: kernels[most]]
+        return [(f"{self.outcome.problem.id}/{spent.completions + n}", each) for n, each in enumerate(granted)]
+
+    def drafts(self) -> list[Draft]:
+        """The drafts that wait, as far as the budget allows."""
+        assert isinstance(self.request, Judge)
+        return list(self.request.drafts[: self.outcome.spent.left_to_judge(self.setting.budget)])
+
+    def answered(self, drafts: list[Draft]) -> None:
+        """Go on with these answers."""
+        self.outcome.drafts += drafts
+        for draft in drafts:
+            self.outcome.spent.add_answer(draft.answer)
+        self._advance(drafts)
+
+    def judged(self, attempts: list[Attempt]) -> None:
+        """Go on with these attempts."""
+        outcome = self.outcome
+        for attempt in attempts:
+            if attempt.verdict.protocol != REFUSED:
+                outcome.spent.add_verdict(attempt.verdict)
+            outcome.attempts.append(attempt)
+            outcome.history.append(Spent(**outcome.spent.to_json()))
+        outcome.problem.archive.add([attempt.exemplar for attempt in attempts if attempt.exemplar is not None])
+        if any(attempt.verdict.fault == "task" for attempt in attempts):
+            log.warning("task %s cannot be judged: %s", outcome.problem.task.id, attempts[0].verdict.feedback)
+            self._end()
+        else:
+            self._advance(attempts)
+
+    def _advance(self, result: list[Draft] | list[Attempt] | None) -> None:
+        """Let the strategy go on to its next request; where the budget is spent, it ends there."""
+        try:
+            self.request = self._turns.send(result)
+        except StopIteration:
+            asked = self.outcome.spent.completions
+            if not self.setting.repeat or asked == self._num_asked:
+                self._end()
+                return
+            self._num_asked = asked
+            self._turns = self.setting.strategy.turns(self.outcome.problem)
+            self._advance(None)
+            return
+        wanted = self.questions() if isinstance(self.request, Ask) else self.drafts()
+        if not wanted:
+            asks_nothing = not (self.request.questions if isinstance(self.request, Ask) else self.request.drafts)
+            if asks_nothing:
+                self._advance([])
+            else:
+                self._end()
+
+    def _end(self) -> None:
+        self._turns.close()
+        self.request = None
+
+
+def _ask_all(setting: Setting, works: Sequence[_Work], answers: dict[str, Answer], journal: Log[Entry]) -> None:
+    wanted = [(work, work.questions()) for work in works]
+    new = [(id, question) for _, questions in wanted for id, question in questions if id not in answers]
+    for role in dict.fromkeys(question.role for _, question in new):
+        asked = [(id, question) for id, question in new if question.role == role]
+        policy = setting.policies.get(role, setting.policies[CODER])
+        seeds = [_seed(setting.seed, id) for id, _ in asked]
+        got = policy.sample([question.messages for _, question in asked], seeds)
+        if (failures := {answer.failure for answer in got}) and None not in failures:
+            kinds = ", ".join(sorted(map(str, failures)))
+            raise UserError(
+                f"the policy answers nothing (role {role}: {kinds}); the same command goes on where it stopped"
+            )
+        journal.append(
+            [
+                Entry(id=id, role=role, prompt=to_text(question.messages), answer=answer)
+                for (id, question), answer in zip(asked, got, strict=True)
+            ]
+        )
+        answers.update({id: answer for (id, _), answer in zip(asked, got, strict=True)})
+    for work, questions in wanted:
+        work.answered([Draft(id, question, answers[id]) for id, question in questions])
+
+
+def _judge_all(setting: Setting, works: Sequence[_Work], verdicts: dict[str, Verdict], ledger: Log[Record]) -> None:
+    wanted = [(work, work.drafts()) for work in works]
+    new = [(work.outcome.problem, draft) for work, drafts in wanted for draft in drafts if draft.id not in verdicts]
+    requests = [
+        Request(task=each.task, candidate=draft.completion.candidate(each.dialect), dialect=each.dialect)
+        for each, draft in new
+    ]
+    refusals: Sequence[str | None] = [None] * len(new) if setting.screen is None else setting.screen.refusals(new)
+    to_judge = [
+        index for index, (_, draft) in enumerate(new) if draft.answer.failure is None and refusals[index] is None
+    ]
+    judged = dict(zip(to_judge, setting.executor.evaluate([requests[index] for index in to_judge]), strict=True))
+    for index, (_, draft) in enumerate(new):
+        if index not in judged:
+            refused = refusals[index] if draft.answer.failure is None else None
+            said = refused or f"The policy did not answer: {draft.answer.failure}"
+            verdict = not_known(requests[index], "none", "executor", said)
+            judged[index] = verdict if refused is None else verdict.model_copy(update={"protocol": REFUSED})
+    found = [(problem, Attempt(draft, draft.completion, judged[index])) for index, (problem, draft) in enumerate(new)]
+    ledger.append(_record(setting, problem, attempt) for problem, attempt in found)
+    verdicts.update({attempt.id: attempt.verdict for _, attempt in found})
+    for work, drafts in wanted:
+        work.judged([Attempt(draft, draft.completion, verdicts[draft.id]) for draft in drafts])
+
+
+def _record(setting: Setting, problem: Problem, attempt: Attempt) -> Record:
+    score = setting.reward(attempt.completion, attempt.verdict)
+    role = attempt.draft.question.role
+    return Record(
+        id=attempt.id,
+        stage=setting.stage,
+        step=0,
+        policy=setting.names.get(role, setting.names[CODER]),
+        task_id=problem.task.id,
+        prompt=to_text(attempt.draft.question.messages),
+        completion=attempt.completion.text,
+        finish=attempt.draft.answer.finish,
+        prompt_tokens=attempt.draft.answer.prompt_tokens,
+        completion_tokens=attempt.draft.answer.completion_tokens,
+        verdict=attempt.verdict,
+        rewards=score.parts,
+        reward=score.total,
+        machine=attempt.verdict.machine,
+        version=__version__,
+        strategy=setting.strategy.name,
+        turn=attempt.turn,
+        parent=attempt.parent.id if attempt.parent else None,
+    )
+
+
+def _seed(seed: int, id: str) -> int:
+    """Of one answer: the same in every run, whatever else is asked."""
+    return int.from_bytes(hashlib.sha256(f"{seed}\0{id}".encode()).digest()[:4], "big") >> 1
