@@ -71,17 +71,21 @@ def run(cfg: DictConfig) -> Path:
     samples = read_samples(folder)
     problems = {} if node.problems is None else read_problems(Path(node.problems), {it.level for it in samples})
     columns: dict[str, list[Outcome]] = {}
-    if (folder / RESULTS).exists():
+    files = {
+        level: file for level, file in results_files(folder, {it.level for it in samples}).items() if file.exists()
+    }
+    if files:
         times = {} if node.baseline is None else read_baseline(Path(node.baseline), {it.level for it in samples})
-        columns["KernelBench"] = _their_outcomes(folder / RESULTS, samples, problems, times)
+        columns["KernelBench"] = _their_outcomes(files, samples, problems, times)
     output = Path(cfg.eval.folder) / folder.name
     asked = {"run": str(folder), "executor": deciding_settings(to_dict(cfg.executor))}
     with open_stage("import", output, asked) as stage:
         if problems:
             verdicts = _judge(cfg, samples, problems, Ledger(stage.path / "records"))
-            results, baseline = to_results(samples, problems, verdicts)
-            write_json(stage.path / RESULTS, results)
-            write_json(stage.path / BASELINE, baseline)
+            for level, file in results_files(stage.path, {it.level for it in samples}).items():
+                results, baseline = to_results([it for it in samples if it.level == level], problems, verdicts)
+                write_json(file, results)
+                write_json(file.with_name(BASELINE), baseline)
             columns["kernelrl"] = _our_outcomes(samples, problems, verdicts)
         elif not columns:
             raise UserError(f"{folder}: has no {RESULTS}; give import.problems=FOLDER to judge its kernels")
@@ -106,6 +110,14 @@ def read_samples(folder: Path) -> list[Sample]:
         raise UserError(f"import.folder={folder}: holds no level_L_problem_P_sample_S_kernel.py")
     samples = [Sample(int(match[1]), int(match[2]), int(match[3]), path) for match, path in found]
     return sorted(samples, key=lambda sample: (sample.level, sample.problem, sample.number))
+
+
+def results_files(folder: Path, levels: set[int]) -> dict[int, Path]:
+    """Where a run's results are, by level: beside its kernels, or in a folder for each of several levels.
+
+    The format names a result by the number of its problem alone, which several levels share.
+    """
+    return {level: folder / RESULTS if len(levels) == 1 else folder / f"level{level}" / RESULTS for level in levels}
 
 
 def read_problems(folder: Path, levels: set[int]) -> dict[tuple[int, int], Task]:
@@ -251,15 +263,15 @@ def _our_outcomes(
 
 
 def _their_outcomes(
-    path: Path,
+    files: Mapping[int, Path],
     samples: Sequence[Sample],
     problems: Mapping[tuple[int, int], Task],
     baseline_ms: Mapping[tuple[int, int], float],
 ) -> list[Outcome]:
-    first = {problem: entry for problem, entry in _first_entries(path)}
+    first = {(level, problem): entry for level, path in files.items() for problem, entry in _first_entries(path)}
     outcomes = []
     for level, problem in _keys(samples, problems):
-        entry = first.get(problem)
+        entry = first.get((level, problem))
         if entry is None:
             outcomes.append(Outcome())
             continue

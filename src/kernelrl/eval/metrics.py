@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kernelrl.records import Record
 from kernelrl.stats import is_fast, pass_at_k, ratio_difference_interval, ratio_interval
+from kernelrl.strategies.trajectory import best
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
@@ -42,6 +43,10 @@ class Settings:
     bootstrap: int
     """Number of resamples."""
     seed: int
+    compiled: bool = False
+    """Whether the reference was timed under `torch.compile` too, for the speedups over that."""
+    extra: Extra | None = None
+    """A channel's figures beside those of every evaluation."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,10 @@ class Figure:
         }
 
 
+Extra = Callable[[Sequence[Sequence[Record]], Sequence[Task], Settings], dict[str, Figure]]
+"""Figures by name from what is known of each task, without records of status `infrastructure`."""
+
+
 def compute_figures(records: Sequence[Record], tasks: Sequence[Task], settings: Settings) -> dict[str, Figure]:
     """All figures of one policy by name.
 
@@ -100,7 +109,15 @@ def compute_figures(records: Sequence[Record], tasks: Sequence[Task], settings: 
       (KernelBench's `geometric_mean_speed_ratio_correct_only`).
     - `speedup_all`: the same over all samples, where one that is not correct counts as 1: whoever has no kernel runs
       the reference. A correct sample without a time is left out; not known where no correct sample was timed.
+    - `fast_p@k`: chance that one of k samples is correct and more than p times as fast, unbiased like `pass@k`, for the
+      largest k; `best@k`: speedup of the best of k samples of a task, see `best_of_k`.
+    - `speedup_compiled`, `fast_p_compiled`: the same as without the suffix, over the reference under `torch.compile`.
+    - `of_limit`: mean, over the correct samples whose time was measured, of the share that their speed is of the
+      machine's limit (`Verdict.bound_ms` over the kernel's time).
     - `reward`: mean of the composed reward.
+    - `truncated`: share of samples that were cut off at the limit of tokens, of those whose end is known.
+    - `tokens`: mean number of tokens of a completion; `tokens_per_solved`: all tokens over the number of tasks that a
+      sample solves.
     """
     samples_T = _by_task(records, tasks)
     verdicts_T = [[record.verdict for record in samples] for samples in samples_T]
@@ -118,32 +135,85 @@ def compute_figures(records: Sequence[Record], tasks: Sequence[Task], settings: 
     for p in settings.fast_p:
         fast_T = [is_fast(correct, speedups, p) for correct, speedups in zip(correct_T, speedups_T, strict=True)]
         figures[f"fast_{p:g}"] = _mean([[] for _ in fast_T] if untimed and p > 0 else fast_T)
+        if p > 0 and (k := max(settings.k, default=1)) > 1:
+            figures[f"fast_{p:g}@{k}"] = _mean(
+                [[pass_at_k(len(it), sum(it), k)] if not untimed and len(it) >= k else [] for it in fast_T]
+            )
     figures["speedup"] = _mean(
         [[math.log(v.speedup.median) for v in verdicts if v.correct and v.speedup] for verdicts in verdicts_T],
         geometric=True,
     )
     logs_T = [[_log_speedup(v) for v in verdicts if v.speedup or not v.correct] for verdicts in verdicts_T]
     figures["speedup_all"] = _mean([[] for _ in logs_T] if untimed else logs_T, geometric=True)
+    for k in settings.k:
+        if k > 1:
+            bests_T = [[best_of_k(logs, k)] if not untimed and len(logs) >= k else [] for logs in logs_T]
+            figures[f"best@{k}"] = _mean(bests_T, geometric=True)
+    if settings.compiled:
+        figures |= _compiled_figures(verdicts_T, settings)
+    figures["of_limit"] = _mean(
+        [
+            [v.bound_ms / v.candidate_ms for v in verdicts if v.correct and v.bound_ms and v.candidate_ms]
+            for verdicts in verdicts_T
+        ]
+    )
     figures["reward"] = _mean(
         [[record.reward for record in samples if record.reward is not None] for samples in samples_T]
     )
-    return figures
+    ends_T = [[record.finish == "length" for record in samples if record.finish] for samples in samples_T]
+    tokens_T = [[float(it.completion_tokens) for it in samples if it.completion_tokens] for samples in samples_T]
+    figures["truncated"] = _mean(ends_T)
+    figures["tokens"] = _mean(tokens_T)
+    solved_T = np.array([bool(tokens and any(right)) for tokens, right in zip(tokens_T, correct_T, strict=True)])
+    figures["tokens_per_solved"] = Figure(figures["tokens"].totals_T, solved_T.astype(np.float64))
+    return figures | (settings.extra(samples_T, tasks, settings) if settings.extra else {})
+
+
+def best_of_k(values: Sequence[float], k: int) -> float:
+    """Mean of the largest of k values over all choices of k from n, without replacement.
+
+    The i-th smallest value (from 1) is the largest of C(i-1, k-1) of the C(n, k) choices. Of logarithms of speedups
+    with failures as 0 it is the logarithm of the speedup that k samples of a task give, if the best is kept.
+
+    Raises:
+        ValueError: unless 1 <= k <= n.
+    """
+    if not 1 <= k <= len(values):
+        raise ValueError(f"the best of k needs 1 <= k <= n, got n={len(values)}, k={k}")
+    chosen = (math.comb(index, k - 1) * value for index, value in enumerate(sorted(values)))
+    return sum(chosen) / math.comb(len(values), k)
 
 
 def summarize(records: Sequence[Record], tasks: Sequence[Task], settings: Settings) -> dict[str, Any]:
-    """Counts and estimates of one policy, overall and per category, as JSON."""
+    """Counts and estimates of one policy, overall, per category and per level, and what they were made of task by task
+    (in the order of the tasks), as JSON.
+
+    Of a trajectory of several attempts, the best one counts."""
+    records = best(records)
     by_category: dict[str, list[Task]] = defaultdict(list)
+    by_level: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         by_category[task.category].append(task)
+        if task.level is not None:
+            by_level[str(task.level)].append(task)
+
+    def describe(groups: dict[str, list[Task]]) -> dict[str, Any]:
+        return {
+            name: {"num_tasks": len(members), "figures": _estimate_all(records, members, settings)}
+            for name, members in sorted(groups.items())
+        }
+
     return {
         "num_tasks": len(tasks),
         "num_samples": len(records),
         "num_infrastructure": sum(record.verdict.status == "infrastructure" for record in records),
         "num_untimed": sum(record.verdict.correct and record.verdict.speedup is None for record in records),
         "figures": _estimate_all(records, tasks, settings),
-        "categories": {
-            category: {"num_tasks": len(members), "figures": _estimate_all(records, members, settings)}
-            for category, members in sorted(by_category.items())
+        "categories": describe(by_category),
+        "levels": describe(by_level),
+        "by_task": {
+            name: {"totals": list(it.totals_T), "counts": list(it.counts_T), "geometric": it.geometric}
+            for name, it in compute_figures(records, tasks, settings).items()
         },
     }
 
@@ -162,6 +232,29 @@ def _estimate_all(
     return {name: figure.estimate(settings) for name, figure in compute_figures(records, tasks, settings).items()}
 
 
+def _compiled_figures(verdicts_T: Sequence[Sequence[Verdict]], settings: Settings) -> dict[str, Figure]:
+    """Speedups over the reference under `torch.compile`; a task that did not compile is left out of them."""
+    known_T = [
+        verdicts if all(verdict.speedup_compiled for verdict in verdicts if verdict.correct) else []
+        for verdicts in verdicts_T
+    ]
+    speedups_T = [[v.speedup_compiled.median if v.speedup_compiled else None for v in known] for known in known_T]
+    figures = {
+        f"fast_{p:g}_compiled": _mean(
+            [
+                is_fast([v.correct for v in known], speedups, p)
+                for known, speedups in zip(known_T, speedups_T, strict=True)
+            ]
+        )
+        for p in settings.fast_p
+        if p > 0
+    }
+    logs_T = [
+        [math.log(v.speedup_compiled.median) for v in known if v.correct and v.speedup_compiled] for known in known_T
+    ]
+    return figures | {"speedup_compiled": _mean(logs_T, geometric=True)}
+
+
 def _log_speedup(verdict: Verdict) -> float:
     return math.log(verdict.speedup.median) if verdict.correct and verdict.speedup else 0.0
 
@@ -169,7 +262,7 @@ def _log_speedup(verdict: Verdict) -> float:
 def _by_task(records: Sequence[Record], tasks: Sequence[Task]) -> list[list[Record]]:
     """What is known about each task, in the order of the tasks."""
     samples: dict[str, list[Record]] = {task.id: [] for task in tasks}
-    for record in records:
+    for record in best(records):
         if record.task_id in samples and record.verdict.status != "infrastructure":
             samples[record.task_id].append(record)
     return list(samples.values())

@@ -7,21 +7,35 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 
-from kernelrl.eval.table import SPEEDUPS
+from kernelrl.eval.table import is_speedup
 
 INK, MUTED, GRID = "#010101", "#020202", "#030303"
 SERIES = [f"#0405{index:02x}" for index in range(6)]
-"""Stand-ins that `_to_svg` replaces by the page's variables `--ink`, `--muted`, `--grid`, `--s0` … `--s5`."""
+"""Stand-ins that `to_svg` replaces by the page's variables `--ink`, `--muted`, `--grid`, `--s0` … `--s5`."""
 VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {color: f"s{index}" for index, color in enumerate(SERIES)}
+LIGHT = {
+    "ink": "#1b2130", "muted": "#667085", "grid": "#d5d9e0",
+    "s0": "#8a94a6", "s1": "#2f6fde", "s2": "#d9480f", "s3": "#0a8f6c", "s4": "#8b3fd1", "s5": "#b8860b",
+}  # fmt: skip
+"""What the variables are on a page with a light theme, and in files."""
+MAX_POINTS = 400
+"""Of a policy, in a plot of samples: a page with more is slow."""
+TITLE_WIDTH = 38
+"""Characters of a title's line: more would run into the neighbour's."""
 WIDTH = 12.6
 """Of every figure (in inches), so that all are scaled alike on the page."""
 STYLE: Any = {
@@ -53,22 +67,37 @@ STYLE: Any = {
     "lines.solid_capstyle": "round",
 }
 
+_folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
+
+
+@contextmanager
+def saving(folder: Path) -> Iterator[None]:
+    """Write every plot that is made meanwhile into a folder too, as SVG and PDF in the colours of the light theme."""
+    folder.mkdir(parents=True, exist_ok=True)
+    token = _folder.set(folder)
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
 Curves = Mapping[str, Sequence[tuple[float, float]]]
 """Name -> (step, value) points."""
 
 
-def curves(panels: Sequence[tuple[str, Curves, bool]], description: str) -> str:
+def curves(panels: Sequence[tuple[str, Curves, bool]], description: str, xlabel: str = "step") -> str:
     """Learning curves side by side; each line is labelled at its end.
 
     Args:
         panels: (title, curves, whether the values are rates between 0 and 1).
+        xlabel: what the steps are.
     """
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
-        columns = _panels(figure, len(panels))
+        columns = make_panels(figure, len(panels))
         for axes, (title, lines, is_rate) in zip(columns, panels, strict=False):
             ends = []
-            for color, (name, points) in zip(SERIES[1:] + SERIES[:1], lines.items(), strict=False):
+            for color, (name, points) in zip(_repeat(SERIES, len(lines) + 1)[1:], lines.items(), strict=True):
                 steps, values = np.array(points, dtype=np.float64).T
                 smooth = _smooth(values)
                 if len(values) > 20:
@@ -76,8 +105,9 @@ def curves(panels: Sequence[tuple[str, Curves, bool]], description: str) -> str:
                 axes.plot(steps, smooth, color=color)
                 ends.append((name, steps[-1], smooth[-1], color))
             _finish_curves(axes, title, is_rate)
+            axes.set_xlabel(xlabel)
             _label_ends(axes, ends if len(ends) > 1 else [])
-        return _to_svg(figure, description)
+        return to_svg(figure, description)
 
 
 Bands = Mapping[str, Sequence[tuple[float, float, float, float]]]
@@ -92,7 +122,7 @@ def bands(panels: Sequence[tuple[str, Bands, bool]], description: str) -> str:
     """
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, 2.8), layout="constrained")
-        columns = _panels(figure, len(panels))
+        columns = make_panels(figure, len(panels))
         for axes, (title, lines, is_rate) in zip(columns, panels, strict=False):
             ends = []
             for color, (name, points) in zip(_repeat(SERIES, len(lines) + 1)[1:], lines.items(), strict=True):
@@ -102,7 +132,7 @@ def bands(panels: Sequence[tuple[str, Bands, bool]], description: str) -> str:
                 ends.append((name, steps[-1], _smooth(means)[-1], color))
             _finish_curves(axes, title, is_rate)
             _label_ends(axes, ends)
-        return _to_svg(figure, description)
+        return to_svg(figure, description)
 
 
 def forest(variants: Mapping[str, Mapping[str, Mapping[str, float | None]]], figures: Sequence[tuple[str, str]]) -> str:
@@ -114,7 +144,7 @@ def forest(variants: Mapping[str, Mapping[str, Mapping[str, float | None]]], fig
     """
     with rc_context(STYLE | {"axes.grid.axis": "x"}):
         figure = Figure(figsize=(WIDTH, 0.34 * len(variants) + 0.8), layout="constrained")
-        panels = _panels(figure, len(figures), sharey=True)
+        panels = make_panels(figure, len(figures), sharey=True)
         for axes, (name, title) in zip(panels, figures, strict=False):
             axes.set_title(title)
             axes.set_yticks(range(len(variants)), list(variants))
@@ -128,10 +158,10 @@ def forest(variants: Mapping[str, Mapping[str, Mapping[str, float | None]]], fig
                 axes.plot([low, high], [row, row], color=color, linewidth=2)
                 axes.plot(value, row, "o", color=color, markersize=6)
             axes.xaxis.set_major_locator(MaxNLocator(4))
-            if name not in SPEEDUPS:
+            if not is_speedup(name):
                 axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
                 axes.set_xlim(max(axes.get_xlim()[0], -0.02), min(axes.get_xlim()[1], 1.02))
-        return _to_svg(figure, "Figures of the variants with their intervals")
+        return to_svg(figure, "Figures of the variants with their intervals")
 
 
 def funnel(policies: Mapping[str, Mapping[str, Mapping[str, float | None]]], stages: Sequence[str]) -> str:
@@ -142,7 +172,7 @@ def funnel(policies: Mapping[str, Mapping[str, Mapping[str, float | None]]], sta
     """
     with rc_context(STYLE | {"axes.grid": False, "axes.spines.bottom": False}):
         figure = Figure(figsize=(WIDTH, 0.36 * len(stages) + 0.5), layout="constrained")
-        panels = _panels(figure, len(policies), sharey=True)
+        panels = make_panels(figure, len(policies), sharey=True)
         for axes, color, (name, figures) in zip(panels, _repeat(SERIES, len(policies)), policies.items(), strict=False):
             axes.set_title(name)
             axes.set_xlim(0, 1.3)
@@ -157,7 +187,7 @@ def funnel(policies: Mapping[str, Mapping[str, Mapping[str, float | None]]], sta
                 axes.barh(row, value, height=0.72, color=color)
                 axes.plot([low, high], [row, row], color=INK, linewidth=1.0, alpha=0.6)
                 axes.text(1.04, row, f"{value:.1%}", va="center", color=INK)
-        return _to_svg(figure, "Share of samples that reach each stage, by policy")
+        return to_svg(figure, "Share of samples that reach each stage, by policy")
 
 
 def speedups(policies: Mapping[str, tuple[Sequence[float], int]]) -> str:
@@ -181,14 +211,16 @@ def speedups(policies: Mapping[str, tuple[Sequence[float], int]]) -> str:
             faster = (len(ordered) - np.searchsorted(ordered, thresholds, side="right")) / max(num_samples, 1)
             share.step(thresholds, faster, where="post", color=color)
             ends.append((name, thresholds[0], faster[0], color))
-            jitter = rng.uniform(-0.28, 0.28, size=len(ordered))
-            strip.scatter(ordered, row + jitter, s=14, color=color, alpha=0.5, linewidths=0)
+            drawn = ordered[:: len(ordered) // MAX_POINTS + 1]
+            strip.scatter(
+                drawn, row + rng.uniform(-0.25, 0.25, size=len(drawn)), s=14, color=color, alpha=0.5, linewidths=0
+            )
             if len(ordered):
                 mean = float(np.exp(np.log(ordered).mean()))
-                strip.plot([mean, mean], [row - 0.38, row + 0.38], color=INK, linewidth=2)
+                strip.plot([mean, mean], [row - 0.3, row + 0.3], color=INK, linewidth=2)
                 strip.annotate(
                     f"{mean:.2f}×",
-                    (mean, row - 0.4),
+                    (mean, row - 0.32),
                     textcoords="offset points",
                     xytext=(0, 1),
                     ha="center",
@@ -210,10 +242,41 @@ def speedups(policies: Mapping[str, tuple[Sequence[float], int]]) -> str:
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_xlabel(label)
             axes.axvline(1, color=MUTED, linewidth=0.9, linestyle=(0, (3, 3)))
-        return _to_svg(figure, "Speedups by policy")
+        return to_svg(figure, "Speedups by policy")
 
 
-def _panels(figure: Figure, num: int, sharey: bool = False) -> Sequence[Axes]:
+def limits(policies: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Speedup against the share of the machine's limit, a point for each correct sample.
+
+    Args:
+        policies: name -> (share of the limit, speedup). Of more than `MAX_POINTS` an even selection is drawn.
+    """
+    with rc_context(STYLE | {"axes.grid.axis": "both"}):
+        figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+        panels = make_panels(figure, len(policies), sharey=True)
+        every = [point for points in policies.values() for point in points]
+        for axes, color, (name, points) in zip(panels, _repeat(SERIES, len(policies)), policies.items(), strict=False):
+            drawn = points[:: len(points) // MAX_POINTS + 1]
+            shares, speedups = np.array(drawn, dtype=np.float64).reshape(-1, 2).T
+            axes.scatter(shares, speedups, s=12, color=color, alpha=0.5, linewidths=0)
+            axes.set_title(name)
+            axes.set_xscale("log")
+            axes.set_yscale("log", base=2)
+            axes.set_xlim(min(it[0] for it in every) / 1.3, max(1.2, max(it[0] for it in every) * 1.3))
+            axes.set_ylim(min(it[1] for it in every) / 1.3, max(it[1] for it in every) * 1.3)
+            axes.xaxis.set_major_locator(LogLocator(numticks=5))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.axhline(1, color=MUTED, linewidth=0.9, linestyle=(0, (3, 3)))
+            axes.axvline(1, color=MUTED, linewidth=0.9, linestyle=(0, (3, 3)))
+            axes.set_xlabel("share of the limit")
+        panels[0].set_ylabel("speedup")
+        return to_svg(figure, "Speedup against the limit")
+
+
+def make_panels(figure: Figure, num: int, sharey: bool = False) -> Sequence[Axes]:
     """So many plots side by side, each a third of the width at most."""
     columns: Sequence[Axes] = figure.subplots(1, max(3, num), sharey=sharey)
     for empty in columns[num:]:
@@ -222,7 +285,7 @@ def _panels(figure: Figure, num: int, sharey: bool = False) -> Sequence[Axes]:
 
 
 def _finish_curves(axes: Axes, title: str, is_rate: bool) -> None:
-    axes.set_title(title)
+    axes.set_title(textwrap.fill(title, TITLE_WIDTH))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_xlabel("step")
     if is_rate:
@@ -269,7 +332,12 @@ def _repeat(colors: Sequence[str], num: int) -> list[str]:
     return [colors[index % len(colors)] for index in range(num)]
 
 
-def _to_svg(figure: Figure, description: str) -> str:
+def to_svg(figure: Figure, description: str) -> str:
+    """A figure as inline SVG; written to the folder of `saving` too.
+
+    Args:
+        description: unique on the page.
+    """
     buffer = io.StringIO()
     with rc_context({"svg.hashsalt": description}):  # ids must differ between the plots of one page
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -279,4 +347,23 @@ def _to_svg(figure: Figure, description: str) -> str:
         r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{description}">', svg, count=1
     )
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # the same in every plot, and nothing refers to them
+    if (folder := _folder.get()) is not None:
+        _save(figure, folder / re.sub(r"\W+", "_", description).strip("_").lower()[:60])
     return re.sub("|".join(VARIABLES), lambda match: f"var(--{VARIABLES[match[0]]})", svg.replace("xlink:href", "href"))
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Write a plot to files, its stand-ins replaced by colours."""
+    for artist in figure.findobj():
+        for name in ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor"):
+            get, put = getattr(artist, f"get_{name}", None), getattr(artist, f"set_{name}", None)
+            if get is None or put is None:
+                continue
+            try:
+                shown = np.atleast_2d(to_rgba(get()) if isinstance(get(), str) else get())
+            except (TypeError, ValueError):  # "none" and "auto"
+                continue
+            if shown.size and (variable := VARIABLES.get(to_hex(shown[0]))):
+                put(to_rgba(LIGHT[variable], float(shown[0][-1]) if shown.shape[1] == 4 else 1.0))
+    for suffix in ("svg", "pdf"):
+        figure.savefig(path.with_suffix(f".{suffix}"), transparent=True, metadata={"Creator": None})

@@ -1,7 +1,7 @@
 """The report stage: one HTML file that needs no network, made from what the other stages left behind.
 
-Completions are hostile text: the template escapes everything, code goes through pygments (which escapes), and the page
-forbids itself scripts and loading by its content security policy.
+Completions are hostile text: the template escapes everything, code goes through pygments (which escapes), the page's
+own script writes it as text, and the content security policy allows that script alone, by its hash, and no loading.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,12 @@ from pygments.token import String
 
 from kernelrl import __version__
 from kernelrl.candidate import Completion
+from kernelrl.data.decontamination import REPORT as CONTAMINATION
 from kernelrl.errors import UserError
-from kernelrl.eval import plots, table
+from kernelrl.eval import export, plots, table
+from kernelrl.eval.explorer import make_explorer
 from kernelrl.eval.metrics import RATES
+from kernelrl.eval.results import read_results
 from kernelrl.eval.stage import RECORDS, RESULTS
 from kernelrl.records import Ledger, Record, write_atomically
 from kernelrl.stage_folder import LOG, read_log
@@ -44,21 +48,33 @@ def run(cfg: DictConfig) -> Path:
     """Write the report of a run. Sections whose stage has not run are left out.
 
     Returns:
-        The HTML file, `cfg.report.file`.
+        The HTML file, `cfg.report.file`. With `cfg.report.files` a folder beside it, named after it, holds its figures
+        as SVG and PDF and its tables as CSV, Markdown and LaTeX.
 
     Raises:
-        UserError: there are no results yet.
+        UserError: there are no results yet, or they are of another version.
     """
     path = Path(cfg.output_dir) / RESULTS
     if not path.exists():
         raise UserError(f"report: {path} is not there; run kernelrl eval first")
+    read_results(path)
     results = json.loads(path.read_text())
+    contamination = Path(cfg.curate.folder) / CONTAMINATION
     records = {name: list(Ledger(Path(cfg.eval.folder) / name / RECORDS)) for name in results["policies"]}
-    page = render(
-        results, records, sft_log=read_log(Path(cfg.sft.folder) / LOG), grpo_log=read_log(Path(cfg.grpo.folder) / LOG)
-    )
-    write_atomically(Path(cfg.report.file), page)
-    return Path(cfg.report.file)
+    file = Path(cfg.report.file)
+    files = file.with_name(f"{file.stem}_files")
+    with plots.saving(files) if cfg.report.files else nullcontext():
+        page = render(
+            results,
+            records,
+            sft_log=read_log(Path(cfg.sft.folder) / LOG),
+            grpo_log=read_log(Path(cfg.grpo.folder) / LOG),
+            contamination=json.loads(contamination.read_text()) if contamination.exists() else None,
+        )
+    if cfg.report.files:
+        export.write_tables(results, files)
+    write_atomically(file, page)
+    return file
 
 
 def render(
@@ -66,6 +82,7 @@ def render(
     records: Mapping[str, Sequence[Record]],
     sft_log: Sequence[Mapping[str, float]] = (),
     grpo_log: Sequence[Mapping[str, float]] = (),
+    contamination: Mapping[str, Any] | None = None,
 ) -> str:
     """The page.
 
@@ -73,6 +90,7 @@ def render(
         results: content of `results.json`.
         records: of every policy, by name.
         sft_log, grpo_log: entries of the stages' `log.jsonl`.
+        contamination: content of the data set's `contamination.json`.
     """
     environment = Environment(
         loader=PackageLoader("kernelrl.eval", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -89,6 +107,11 @@ def render(
         alarms=[str(alarm) for alarm in alarms(grpo_log)],
         funnel_plot=Markup(plots.funnel(figures, list(RATES))),
         speedup_plot=_plot_speedups(records),
+        limit_plot=_plot_limits(records),
+        cheats=_count_cheats(records),
+        heat=_heat(results),
+        explorer=make_explorer(results["tasks"], records),
+        contamination=contamination,
         samples=choose_samples(records),
         code_styles={
             theme: Markup(HtmlFormatter(style=style).get_style_defs(".code"))
@@ -191,7 +214,7 @@ def _plot_grpo(entries: Sequence[Mapping[str, float]]) -> list[Markup]:
         ],
         [
             ("Completions that broke a rule", {name.removeprefix("broke/"): name for name in broken}, True),
-            ("Share of a correct kernel's time in its own kernels", {"coverage": "coverage"}, True),
+            ("Share of a correct kernel's work in its own kernels", {"coverage": "coverage"}, True),
             (
                 "Speedups that are doubtful",
                 {"below 1.05": "tiny_speedups", "measured again": "retested", "contradicted": "retest_disagreed"},
@@ -220,6 +243,39 @@ def _plot_speedups(records: Mapping[str, Sequence[Record]]) -> Markup | None:
         for name, samples in records.items()
     }
     return Markup(plots.speedups(measured)) if any(values for values, _ in measured.values()) else None
+
+
+def _plot_limits(records: Mapping[str, Sequence[Record]]) -> Markup | None:
+    points = {
+        name: [
+            (it.verdict.bound_ms / it.verdict.candidate_ms, it.verdict.speedup.median)
+            for it in samples
+            if it.verdict.correct and it.verdict.speedup and it.verdict.bound_ms and it.verdict.candidate_ms
+        ]
+        for name, samples in records.items()
+    }
+    return Markup(plots.limits(points)) if any(points.values()) else None
+
+
+def _count_cheats(records: Mapping[str, Sequence[Record]]) -> dict[str, list[int]]:
+    """How many samples of each policy broke each rule first, most frequent first."""
+    counts = [Counter(it.verdict.violations[0].rule for it in samples if _is_cheat(it)) for samples in records.values()]
+    return {rule: [count[rule] for count in counts] for rule, _ in sum(counts, Counter()).most_common()}
+
+
+def _heat(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Share of correct samples of the last policy by category and level, `None` where there is no sample."""
+    correct = next(reversed(results["policies"].values()))["by_task"]["correct"]
+    sums: dict[tuple[str, int | None], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for task, total, count in zip(results["tasks"], correct["totals"], correct["counts"], strict=True):
+        for key in {(task["category"], task["level"]), (task["category"], None)}:
+            sums[key][0] += total
+            sums[key][1] += count
+    levels = sorted({task["level"] for task in results["tasks"]} - {None})
+    shares = {key: total / count for key, (total, count) in sums.items() if count}
+    categories = sorted({task["category"] for task in results["tasks"]})
+    rows = {category: [shares.get((category, level)) for level in (*levels, None)] for category in categories}
+    return {"levels": levels, "rows": rows}
 
 
 def _curve(entries: Sequence[Mapping[str, float]], key: str) -> list[tuple[float, float]]:

@@ -9,8 +9,25 @@ from rich.table import Table
 from rich.text import Text
 
 Estimate = Mapping[str, float | None]
-SPEEDUPS = {"speedup": "speedup, ×", "speedup_all": "speedup, failures as 1, ×"}
-"""Labels of the figures whose changes are quotients."""
+SPEEDUPS = {
+    "speedup": "speedup, ×",
+    "speedup_all": "speedup, failures as 1, ×",
+    "speedup_compiled": "speedup over torch.compile, ×",
+}
+"""Labels of figures whose changes are quotients."""
+NUMBERS = {
+    "reward": "reward",
+    "proficiency": "proficiency, 0 to 1",
+    "mean_speedup": "speedup, arithmetic mean, ×",
+    "tokens": "tokens of a completion",
+    "tokens_per_solved": "tokens per solved task",
+    "brier": "Brier score",
+    "ece": "expected calibration error",
+}
+"""Labels of figures that are neither rates nor such factors."""
+LABELS = SPEEDUPS | NUMBERS | {"of_limit": "speed, % of the machine's limit"}
+"""Labels of figures whose name is not enough."""
+LOWER_IS_BETTER = frozenset({"truncated", "tokens", "tokens_per_solved", "brier", "ece"})
 STYLES = {1: "green", 0: "", -1: "red"}
 
 
@@ -36,6 +53,19 @@ def make_table(results: Mapping[str, Any]) -> Table:
     return table
 
 
+def make_turn_table(results: Mapping[str, Any]) -> Table:
+    """A row per policy and turn: the best attempt of each trajectory up to there."""
+    table = Table(title=f"{results['name']}: by turn, best so far", title_justify="left")
+    rows = [(name, turn) for name, policy in results["policies"].items() for turn in policy.get("turns", ())]
+    figures = list(rows[0][1]["figures"])
+    for column in ("policy", "turn", "attempts", *map(label, figures)):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    for name, turn in rows:
+        estimates = (format_estimate(figure, turn["figures"][figure]) for figure in figures)
+        table.add_row(name, str(turn["turn"]), str(turn["attempts"]), *estimates)
+    return table
+
+
 def caption(results: Mapping[str, Any]) -> str:
     """What the intervals are, over how much, and what was left out."""
     policies = results["policies"].values()
@@ -44,13 +74,27 @@ def caption(results: Mapping[str, Any]) -> str:
         f"95 % bootstrap intervals over {first['num_tasks']} tasks; {first['num_samples']} samples per policy; "
         f"seed {results['seed']}"
     )
+    if partial := results.get("partial"):
+        text = f"PARTIAL: the first {partial['num']} of {partial['of']} tasks (eval.limit). {text}"
     unknown = sum(policy["num_infrastructure"] for policy in policies)
     return f"{text}; {unknown} samples without a verdict left out" if unknown else text
 
 
+def is_speedup(figure: str) -> bool:
+    """Whether a figure is a factor, whose changes are quotients."""
+    return figure in SPEEDUPS or figure.startswith("best@")
+
+
+def is_rate(figure: str) -> bool:
+    """Whether a figure is a share, shown in percent."""
+    return figure not in NUMBERS and not is_speedup(figure)
+
+
 def label(figure: str) -> str:
     """The figure with its unit."""
-    return figure if figure == "reward" else SPEEDUPS.get(figure, f"{figure}, %")
+    if figure.startswith("best@"):
+        return f"speedup, best of {figure.removeprefix('best@')}, ×"
+    return LABELS.get(figure, f"{figure}, %")
 
 
 def format_estimate(figure: str, estimate: Estimate) -> str:
@@ -63,29 +107,30 @@ def format_value(figure: str, estimate: Estimate) -> str:
     value = estimate["value"]
     if value is None:
         return "–"
-    return f"{value:.2f}" if figure == "reward" else f"{value:.2f}×" if figure in SPEEDUPS else f"{value:.1%}"
+    return f"{value:.2f}" if figure in NUMBERS else f"{value:.2f}×" if is_speedup(figure) else f"{value:.1%}"
 
 
 def format_change(figure: str, change: Estimate) -> str:
     """A change and its interval, e.g. `+12.5 [+6.1, +18.8]` points, or `×1.31 [1.20, 1.42]` for speedups."""
-    if figure in SPEEDUPS:
+    if is_speedup(figure):
         return _format(figure, change, sign="") if change["value"] is None else f"×{_format(figure, change, sign='')}"
     return _format(figure, change, sign="+")
 
 
 def direction(figure: str, change: Estimate) -> int:
-    """1 or -1 where the whole interval of a change lies above or below "no change", else 0."""
-    nothing = 1.0 if figure in SPEEDUPS else 0.0
+    """1 or -1 where the whole interval of a change lies on the better or the worse side of "no change", else 0."""
+    nothing = 1.0 if is_speedup(figure) else 0.0
     low, high = change["low"], change["high"]
     if low is None or high is None:
         return 0
-    return 1 if low > nothing else -1 if high < nothing else 0
+    sign = -1 if figure in LOWER_IS_BETTER else 1
+    return sign if low > nothing else -sign if high < nothing else 0
 
 
 def _format(figure: str, estimate: Estimate, sign: str) -> str:
     value, low, high = (estimate[name] for name in ("value", "low", "high"))
     if value is None or low is None or high is None:
         return "–"
-    scale, digits = (1, 2) if figure in ("reward", *SPEEDUPS) else (100, 1)
+    scale, digits = (1, 2) if figure in NUMBERS or is_speedup(figure) else (100, 1)
     shown = [f"{scale * number:{sign}.{digits}f}" for number in (value, low, high)]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]"

@@ -1,0 +1,25 @@
+"""robust-kbench (arXiv 2509.14279): kernels that hold for several initialisations and shapes, forward and backward.
+
+Each configuration of a task folder is a task here, and so is each direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelrl.eval.channels import by_group, correct, mean
+from kernelrl.eval.metrics import Figure, Settings
+from kernelrl.records import Record
+from kernelrl.task import Task
+
+
+def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settings: Settings) -> dict[str, Figure]:
+    """- `robust`: share of functions (a folder's forward, or its backward) that are right in every configuration.
+    - `forward`, `backward`: share of correct samples of that direction.
+    """
+    right_T = correct(samples_T)
+    directions = [task.id.split("/")[-2] for task in tasks]
+    return {"robust": by_group([task.id.rpartition("/")[0] for task in tasks], right_T)} | {
+        name: mean([right if direction == name else [] for right, direction in zip(right_T, directions, strict=True)])
+        for name in ("forward", "backward")
+    }

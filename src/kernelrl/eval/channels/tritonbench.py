@@ -1,0 +1,38 @@
+"""TritonBench-T (arXiv 2502.14752): call and execution accuracy of operators, speedup, similarity of code.
+
+An operator of the benchmark is a file with several cases, each of them a task here, and passes where all of its cases
+do. TritonBench measures similarity by CodeBLEU; here it is the reward term `similarity`, BLEU on tokens, where the
+reward has it (`+reward.terms.similarity={weight:0}` and `eval.references`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelrl.eval.channels import by_group, correct, mean
+from kernelrl.eval.metrics import Figure, Settings
+from kernelrl.records import Record
+from kernelrl.task import Task
+
+
+def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settings: Settings) -> dict[str, Figure]:
+    """- `call_accuracy`: share of operators whose kernel runs in every case without an error.
+    - `execution_accuracy`: share of operators whose kernel is right in every case.
+    - `mean_speedup`: arithmetic mean of the speedups of the correct samples that were timed.
+    - `similarity`: mean of the similarity to a known right kernel.
+    """
+    operators_T = [task.id.rpartition("/")[0] for task in tasks]
+    ran_T = [[it.verdict.legal and it.verdict.reached("ran") for it in samples] for samples in samples_T]
+    return {
+        "call_accuracy": by_group(operators_T, ran_T),
+        "execution_accuracy": by_group(operators_T, correct(samples_T)),
+        "mean_speedup": mean(
+            [
+                [it.verdict.speedup.median for it in samples if it.verdict.correct and it.verdict.speedup]
+                for samples in samples_T
+            ]
+        ),
+        "similarity": mean(
+            [[it.rewards["similarity"] for it in samples if "similarity" in it.rewards] for samples in samples_T]
+        ),
+    }

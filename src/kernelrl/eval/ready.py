@@ -1,0 +1,124 @@
+"""Policies whose samples are there already: they are judged like new ones.
+
+`{backend: kernels, folder: FOLDER}`: FOLDER/TASK_ID.py is the kernel of a task, FOLDER/TASK_ID/NUMBER.py that of its
+sample NUMBER, from 0. A task id with slashes is a path. `{backend: records, folder: RUN/eval/POLICY}`: the completions
+that an earlier evaluation has recorded (`eval/rejudge.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from kernelrl.errors import UserError
+from kernelrl.policies.protocol import Answer
+from kernelrl.records import Ledger, digest, shards
+
+FENCE = "`" * 12
+"""Longer than any in a kernel's own comments."""
+
+
+class _FolderSettings(BaseModel):
+    """What the nodes of both have in common."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path
+
+    @property
+    def model(self) -> str:
+        """Where the policy comes from, for the results."""
+        return str(self.folder)
+
+
+class ReadySettings(_FolderSettings):
+    """The node of a policy whose kernels lie in a folder."""
+
+    backend: Literal["kernels"]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides its samples: every file's content."""
+        files = sorted(self.folder.rglob("*.py"))
+        return {"backend": "kernels", "files": {str(file.relative_to(self.folder)): digest(file) for file in files}}
+
+
+class RecordedSettings(_FolderSettings):
+    """The node of a policy whose completions were recorded: its folder, in an evaluation, holds `records`."""
+
+    backend: Literal["records"]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides its samples: the records."""
+        return {"backend": "records", "files": {path.name: digest(path) for path in shards(self.folder / "records")}}
+
+
+class RecordedCompletions:
+    """Answers from a ledger.
+
+    Raises:
+        UserError: it holds no record.
+    """
+
+    def __init__(self, settings: RecordedSettings, name: str):
+        self._records = {record.id.split("/", 2)[2]: record for record in Ledger(settings.folder / "records")}
+        if not self._records:
+            raise UserError(f"{name}.folder={settings.folder}: no records in it")
+
+    def answer(self, task_id: str, sample: int) -> Answer:
+        """The completion as it was recorded; a failure where there is none."""
+        record = self._records.get(f"{task_id}/{sample}")
+        if record is None:
+            return Answer(failure="not in the ledger")
+        return Answer(
+            text=record.completion,
+            finish=record.finish,
+            prompt_tokens=record.prompt_tokens,
+            completion_tokens=record.completion_tokens,
+        )
+
+    def close(self) -> None: ...
+
+
+class ReadyKernels:
+    """Answers from a folder.
+
+    Args:
+        settings: which folder.
+        task_ids: of the evaluation.
+        name: of the config's node, for messages.
+
+    Raises:
+        UserError: the folder is not there, or has no kernel for any of the tasks.
+    """
+
+    def __init__(self, settings: ReadySettings, task_ids: Collection[str], name: str):
+        self._folder = settings.folder
+        if not self._folder.is_dir():
+            raise UserError(f"{name}.folder={self._folder}: no such folder")
+        self.missing = [id for id in task_ids if self._find(id, 0) is None]
+        """Tasks without a kernel: their samples fail."""
+        if len(self.missing) == len(task_ids):
+            first = next(iter(task_ids))
+            raise UserError(
+                f"{name}.folder={self._folder}: has no kernel for any of {len(task_ids)} tasks; "
+                f"that of the first one is looked for in {first}.py and {first}/0.py"
+            )
+
+    def answer(self, task_id: str, sample: int) -> Answer:
+        """The kernel as a completion; an empty one where there is none."""
+        file = self._find(task_id, sample)
+        if file is None:
+            return Answer(text="")
+        source = file.read_text(encoding="utf-8", errors="replace")
+        return Answer(text=f"{FENCE}python\n{source.rstrip()}\n{FENCE}\n")
+
+    def close(self) -> None: ...
+
+    def _find(self, task_id: str, sample: int) -> Path | None:
+        single, numbered = self._folder / f"{task_id}.py", self._folder / task_id / f"{sample}.py"
+        return numbered if numbered.is_file() else single if sample == 0 and single.is_file() else None

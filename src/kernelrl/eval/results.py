@@ -1,0 +1,139 @@
+"""`results.json`: the published format of what an evaluation found out (docs/results.md, `results.schema.json`).
+
+It holds each figure task by task, so that results can be compared on a machine that has nothing but this file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kernelrl.errors import UserError
+from kernelrl.eval.metrics import Figure
+
+SCHEMA_VERSION = 1
+SCHEMA = Path(__file__).with_name("results.schema.json")
+"""The format as JSON Schema."""
+
+
+class Estimate(BaseModel):
+    """A figure with its 95 % interval; null: there was nothing to measure."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class TaskEntry(BaseModel):
+    """One task of the evaluation."""
+
+    id: str
+    digest: str
+    """sha256 of the program and its tolerances: equal for equal tasks."""
+    category: str
+    level: int | None
+
+
+class Partial(BaseModel):
+    """Only the first tasks were evaluated (`eval.limit`)."""
+
+    num: int
+    of: int
+    """Number of tasks that there are."""
+
+
+class ByTask(BaseModel):
+    """One figure task by task: its value is sum(totals) / sum(counts), or the exponential of that."""
+
+    totals: list[float]
+    counts: list[float]
+    geometric: bool
+    """The totals are sums of natural logarithms."""
+
+    def figure(self) -> Figure:
+        return Figure(np.array(self.totals, dtype=np.float64), np.array(self.counts, dtype=np.float64), self.geometric)
+
+
+class Group(BaseModel):
+    """The figures over some of the tasks."""
+
+    num_tasks: int
+    figures: dict[str, Estimate]
+
+
+class PolicyResults(Group):
+    """What one policy came to."""
+
+    model_config = ConfigDict(extra="allow")  # where it comes from, and how it was sampled
+
+    policy: str
+    num_samples: int
+    num_infrastructure: int
+    """Samples without a verdict; no figure counts them."""
+    num_untimed: int
+    """Correct samples without a time."""
+    categories: dict[str, Group]
+    levels: dict[str, Group]
+    by_task: dict[str, ByTask]
+    """Lists in the order of `tasks`."""
+
+
+class Comparison(BaseModel):
+    """The change of each figure from one policy to another, paired by task: a difference, for speedups a quotient."""
+
+    before: str
+    after: str
+    figures: dict[str, Estimate]
+
+
+class Results(BaseModel):
+    """The content of `results.json`."""
+
+    model_config = ConfigDict(extra="allow")  # settings, versions and machine: where it comes from
+
+    schema_version: Literal[1]
+    name: str
+    """Of the run."""
+    tasks: list[TaskEntry]
+    partial: Partial | None = None
+    """Null: every task was evaluated."""
+    policies: dict[str, PolicyResults]
+    comparisons: list[Comparison]
+
+
+def read_results(path: Path) -> Results:
+    """Read `results.json`, or that of the run whose folder is given.
+
+    Raises:
+        UserError: it is not there, is of another version of the format, or is damaged.
+    """
+    file = path / "results.json" if path.is_dir() else path
+    try:
+        content: Any = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{file}: no such file; kernelrl eval writes it") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: not JSON: {error}") from None
+    version = content.get("schema_version") if isinstance(content, Mapping) else None
+    if version is None:
+        raise UserError(
+            f"{file}: has no schema_version: it is of an earlier version of kernelrl, or no results; run the same "
+            "kernelrl eval again, which samples nothing again"
+        )
+    if version != SCHEMA_VERSION:
+        raise UserError(f"{file}: schema_version {version}; this version of kernelrl reads {SCHEMA_VERSION}")
+    try:
+        return Results.model_validate(content)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise UserError(f"{file}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
+
+
+def make_schema() -> dict[str, Any]:
+    """The format as JSON Schema (draft 2020-12)."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Results.model_json_schema()}
