@@ -38,6 +38,10 @@ TOOLS = {
     "check": Tool(
         "judge one kernel, or a file of them, against a KernelBench-format reference", "kernelrl.commands.check"
     ),
+    "compare": Tool(
+        "is one policy better or worse than another on the same tasks, from finished results",
+        "kernelrl.commands.compare",
+    ),
     "records": Tool(
         "look at what a run wrote and how it was judged; export some of it for SFT", "kernelrl.commands.records"
     ),
@@ -45,7 +49,15 @@ TOOLS = {
         "`reward replay RUN`: what other rewards would have paid for a run's records", "kernelrl.commands.reward"
     ),
     "status": Tool("how a run is doing: stages, rates, time left, nodes, errors, logs", "kernelrl.commands.status"),
-    "plan": Tool("how many executor workers hide the reward, from the stage times of a run", "kernelrl.commands.plan"),
+    "surrogate": Tool(
+        "fit a model on a run's verdicts that predicts them, to filter candidates of a search before hardware",
+        "kernelrl.commands.surrogate",
+    ),
+    "plan": Tool(
+        "how many executor workers hide the reward of a run; `plan recipe=NAME`: whether a training fits its devices",
+        "kernelrl.commands.plan",
+    ),
+    "push": Tool("upload a run's policy, card and data set to the Hugging Face hub", "kernelrl.commands.push"),
     "executor": Tool(
         "`executor serve NAME`: a shared executor on a Ray cluster, for several runs", "kernelrl.commands.executor"
     ),
@@ -57,7 +69,8 @@ TOOLS = {
 SHARED_OVERRIDES = """\
   recipe=NAME          a set of choices that belong together: demo (20 minutes on two cores), toy (3 minutes)
   output_dir=FOLDER    where everything goes (default outputs/NAME); the same command resumes there
-  name=NAME seed=N dialect=cpp|triton|cuda|python model=NAME executor=NAME reward=NAME tracker=wandb|none"""
+  name=NAME seed=N dialect=cpp|triton|cuda|python model=NAME executor=NAME reward=NAME
+  tracker=wandb|tensorboard|trackio|none"""
 SHARED_OPTIONS = """\
   --cfg job            print the config and stop; with --resolve, interpolations filled in
   -m, --multirun       run once per combination of comma-separated values, each in a folder named by what is varied
@@ -117,6 +130,8 @@ def _run_stage(command: str, rest: list[str]) -> None:
 
     if command == "eval":
         rest = [f"import.folder={word}" if Path(word).is_dir() else word for word in rest]
+    if command == "curate" and rest[:1] == ["merge"]:
+        rest = ["curate.merge=true", *rest[1:]]
     overrides = _overrides(rest)
     configs.check_overrides(overrides)
     set_up_logging()
@@ -155,6 +170,11 @@ def _run_stage(command: str, rest: list[str]) -> None:
         raise configs.explain(error, command) from None
     if comparing:
         print(ablation.finish(configs.compose_config(command, ablation.fixed(overrides)).output_dir))
+    elif command == "search" and varied and not {"--cfg", "-c"} & set(rest):
+        from kernelrl.search import page
+
+        fixed = [word for word in overrides if word.partition("=")[0] not in varied]
+        print(page.finish(configs.compose_config(command, fixed).output_dir))
 
 
 def _run_job(command: str, cfg: DictConfig) -> Path | str:

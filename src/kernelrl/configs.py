@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -26,7 +26,7 @@ COMMON = "common"
 """File of a config group that its options share, and that is no option itself."""
 ConfigError = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 """What Hydra and OmegaConf raise about a config or an override."""
-CLOSED = ("curate", "decontamination", "eval", "executor", "filters", "grpo", "launcher", "report", "sft")
+CLOSED = ("curate", "decontamination", "eval", "executor", "filters", "grpo", "launcher", "report", "search", "sft")
 """Nodes of the config whose keys are all known. What `tasks`, `reward` and the others hold depends on the option."""
 
 
@@ -56,14 +56,14 @@ def to_dict(node: DictConfig) -> dict[str, Any]:
     return cast(dict[str, Any], OmegaConf.to_container(node, resolve=True))
 
 
-def read_node(model: type[Model], node: DictConfig, name: str) -> Model:
+def read_node(model: type[Model], node: DictConfig | Mapping[str, Any], name: str) -> Model:
     """A node of the config as what it describes.
 
     Raises:
         UserError: names the value that cannot be used.
     """
     try:
-        return model.model_validate(to_dict(node))
+        return model.model_validate(to_dict(node) if isinstance(node, DictConfig) else dict(node))
     except ValidationError as error:
         wrong = error.errors()[0]
         key = ".".join(map(str, (name, *wrong["loc"])))

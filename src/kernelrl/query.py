@@ -56,7 +56,9 @@ class Query:
                 "maximum_object_size=67108864) WHERE id IS NOT NULL AND verdict IS NOT NULL"
             )
         if tables:
-            parts.append(f"SELECT {names} FROM read_parquet({tables!r})")
+            typed = ", ".join(f"NULL::{kind} AS {name}" for name, kind in COLUMNS.items())
+            read = f"SELECT * FROM read_parquet({tables!r}, union_by_name=true)"  # older tables lack some columns
+            parts.append(f"SELECT {names} FROM (SELECT {typed} WHERE false UNION ALL BY NAME {read})")
         self._connection.sql(f"CREATE VIEW records AS SELECT *, {_DERIVED} FROM ({' UNION ALL '.join(parts)})")
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:

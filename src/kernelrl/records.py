@@ -11,10 +11,10 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +34,9 @@ COLUMNS = {
     "task_id": "VARCHAR",
     "prompt": "VARCHAR",
     "completion": "VARCHAR",
+    "finish": "VARCHAR",
+    "prompt_tokens": "BIGINT",
+    "completion_tokens": "BIGINT",
     "verdict": "JSON",
     "rewards": "JSON",
     "reward": "DOUBLE",
@@ -41,6 +44,9 @@ COLUMNS = {
     "machine": "VARCHAR",
     "version": "VARCHAR",
     "time": "DOUBLE",
+    "strategy": "VARCHAR",
+    "turn": "BIGINT",
+    "parent": "VARCHAR",
 }
 """SQL types of a record's fields, in its order; those of JSON are text."""
 
@@ -54,7 +60,7 @@ class Record(BaseModel):
     id: str
     """Unique in the ledger and the same when the work is repeated, e.g. `grpo/12/3`: stage, step, index."""
     stage: str
-    """`curate`, `grpo` or `eval`."""
+    """`curate`, `grpo`, `eval` or `search`."""
     step: int
     """Policy step (optimizer updates before the completion was sampled); 0 outside training."""
     policy: str
@@ -62,6 +68,10 @@ class Record(BaseModel):
     task_id: str
     prompt: str
     completion: str
+    finish: Literal["stop", "length"] | None = None
+    """Why the completion ended: the policy ended it, or it was cut off at the limit of tokens; None: not known."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
     verdict: Verdict
     rewards: dict[str, float] = Field(default_factory=dict)
     """Reward parts by name."""
@@ -74,6 +84,12 @@ class Record(BaseModel):
     """Version of kernelrl."""
     time: float = Field(default_factory=time.time)
     """Unix time (in seconds)."""
+    strategy: str | None = None
+    """Name of the strategy that asked for the completion; None: it was asked for by itself."""
+    turn: int | None = None
+    """How many attempts on the task this one builds on, counted along its parents; 0: on none."""
+    parent: str | None = None
+    """Id of the record that this attempt goes on from; None: of none."""
 
     def to_columns(self) -> dict[str, Any]:
         """The fields as `COLUMNS` has them."""
@@ -83,8 +99,10 @@ class Record(BaseModel):
     @classmethod
     def from_columns(cls, row: Mapping[str, Any]) -> Record:
         """The record whose `to_columns` is `row`; a line of a version without some of the columns has None there."""
-        fields = {name: json.loads(row[name]) if COLUMNS[name] == "JSON" else row[name] for name in COLUMNS}
-        return cls.model_validate({name: value for name, value in fields.items() if value is not None})
+        known = {name: row[name] for name in COLUMNS if row.get(name) is not None}
+        return cls.model_validate(
+            {name: json.loads(value) if COLUMNS[name] == "JSON" else value for name, value in known.items()}
+        )
 
 
 def shards(folder: Path) -> list[Path]:
@@ -109,19 +127,7 @@ class Ledger:
 
     def append(self, records: Iterable[Record]) -> None:
         """Write records in one go and flush them to disk."""
-        data = b"".join(record.model_dump_json().encode() + b"\n" for record in records)
-        if not data:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "ab+") as file:
-            file.seek(0, os.SEEK_END)
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # a killed writer left half a line: close it, so that only that line is lost
-                    file.write(b"\n")
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        append_lines(self.path, [record.model_dump_json() for record in records])
 
     def __iter__(self) -> Iterator[Record]:
         """Whole records of every shard, in order of writing within a shard."""
@@ -200,6 +206,22 @@ def _write_table(lines: Path, table: Path) -> list[bytes]:
                     corrupt += [line] if line.strip() else []
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
     return corrupt
+
+
+def append_lines(path: Path, lines: Sequence[str]) -> None:
+    """Append lines to a file in one go, and flush them to disk. The folder is made for the first one."""
+    if not lines:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab+") as file:
+        file.seek(0, os.SEEK_END)
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # a killed writer left half a line: close it, so that only that line is lost
+                file.write(b"\n")
+        file.write(b"".join(line.encode() + b"\n" for line in lines))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def write_atomically(path: Path, data: bytes | str) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,7 @@ def open_stage(
     folder: str | Path,
     settings: Mapping[str, Any] | DictConfig,
     way_out: str = "choose another output_dir=, or delete that folder",
+    deciding: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda settings: settings,
 ) -> Iterator[StageFolder]:
     """Create or reopen the folder of a stage, for this process alone.
 
@@ -61,6 +62,7 @@ def open_stage(
         folder: created with its parents where it is missing.
         settings: all that decides what the stage makes, digests of its inputs included. YAML values.
         way_out: what a user can do when the folder holds a run with other settings.
+        deciding: what of the flattened settings (`trainer.max_steps`) must be as it was; the rest may change.
 
     Raises:
         UserError: the folder cannot be written, another process has it open, it belongs to another stage, or it holds a
@@ -79,7 +81,7 @@ def open_stage(
         return
     with open(folder / LOCK, "a+") as lock:
         _take(lock, name, folder)
-        _compare_or_write(name, folder, settings, way_out)
+        _compare_or_write(name, folder, settings, way_out, deciding)
         yield StageFolder(folder, is_done(folder))
 
 
@@ -160,7 +162,13 @@ def _take(lock: IO[str], name: str, folder: Path) -> None:
     lock.flush()
 
 
-def _compare_or_write(name: str, folder: Path, settings: Mapping[str, Any] | DictConfig, way_out: str) -> None:
+def _compare_or_write(
+    name: str,
+    folder: Path,
+    settings: Mapping[str, Any] | DictConfig,
+    way_out: str,
+    deciding: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+) -> None:
     text = OmegaConf.to_yaml(_as_config(settings), resolve=True)
     path = folder / SETTINGS
     if not path.exists():
@@ -169,14 +177,17 @@ def _compare_or_write(name: str, folder: Path, settings: Mapping[str, Any] | Dic
     mark = path.read_text().partition("\n")[0]
     if mark.startswith(STAGE_MARK) and mark != f"{STAGE_MARK}{name}":
         raise UserError(f"{name}: folder {folder} belongs to {mark.removeprefix(STAGE_MARK)}; {way_out}")
-    old = _flatten(OmegaConf.to_container(OmegaConf.load(path)))
-    new = _flatten(OmegaConf.to_container(OmegaConf.create(text)))
+    before = _flatten(OmegaConf.to_container(OmegaConf.load(path)))
+    now = _flatten(OmegaConf.to_container(OmegaConf.create(text)))
+    old, new = deciding(before), deciding(now)
     differing = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     if differing:
         shown = [f"{key} was {_show(old, key)}, now {_show(new, key)}" for key in differing[:NUM_DIFFERENCES_SHOWN]]
         if len(differing) > NUM_DIFFERENCES_SHOWN:
             shown.append(f"and {len(differing) - NUM_DIFFERENCES_SHOWN} more")
         raise UserError(f"{name}: folder {folder} holds a run with other settings ({'; '.join(shown)}); {way_out}")
+    if before != now:
+        write_atomically(path, f"{STAGE_MARK}{name}\n{text}")
 
 
 def _show(settings: Mapping[str, Any], key: str) -> str:

@@ -36,6 +36,8 @@ main overrides:
   dialect=cpp|triton|cuda|python   otherwise seen from the kernel's source
   executor.trials=N        runs on fresh inputs whose outputs must be right
   executor.timing=false    check only
+  executor.sanitize=true   run a right kernel again under sanitizers and with other numbers of threads
+  executor.compile_baseline=default   time it against torch.compile of the reference, too
   executor.device=cuda     on the GPU instead of the CPU (not for dialect cpp)
 
 exit code: 0 correct and legal, 1 not, 2 bad usage (a reference that does not run is one), 3 the machine failed
@@ -227,6 +229,17 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.speedup is not None:
         speedup = verdict.speedup
         yield "speedup", f"{speedup.median:.2f} ({speedup.low:.2f} to {speedup.high:.2f}, {speedup.pairs} pairs)"
+    if verdict.retest is not None:
+        retest = verdict.retest
+        yield "retest", f"{retest.median:.2f} ({retest.low:.2f} to {retest.high:.2f}): measured twice, the lower counts"
+    if verdict.bound_ms and verdict.candidate_ms:
+        share = verdict.bound_ms / verdict.candidate_ms
+        yield (
+            "limit",
+            f"no program needs less than {verdict.bound_ms:.3g} ms here; this one is at {share:.0%} of that speed",
+        )
+    if verdict.checks:
+        yield "sanitized", ", ".join(verdict.checks)
     if verdict.feedback:
         yield "feedback", verdict.feedback
     if verdict.log:

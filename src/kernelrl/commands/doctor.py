@@ -29,6 +29,7 @@ from rich.text import Text
 
 from kernelrl import __version__, dialects
 from kernelrl.console import make_console
+from kernelrl.errors import InfrastructureError
 from kernelrl.training.tracking import has_key
 
 State = Literal["ok", "limited", "missing"]
@@ -101,6 +102,11 @@ def _sandbox() -> Iterator[Finding]:
     )
     reason = _in_child(_seccomp_blocks_sockets)
     yield _tried("sandbox", "seccomp", reason, "works: system calls are filtered", "apt-get install libseccomp2")
+    with tempfile.TemporaryDirectory() as folder:
+        reason = _in_child(lambda: _see_only_libraries(Path(folder)))
+    yield _tried("sandbox", "noexec", reason, "works: candidates execute no file but their modules", "Linux >= 5.12")
+    reason = _in_child(_close_clocks)
+    yield _tried("sandbox", "clock", reason, "works: candidates have no clock", "an x86-64 processor")
 
 
 def _in_child(attempt: Callable[[], None]) -> str | None:
@@ -151,6 +157,24 @@ def _seccomp_blocks_sockets() -> None:
     except PermissionError:
         return
     raise RuntimeError("a forbidden system call went through")
+
+
+def _see_only_libraries(folder: Path) -> None:
+    from kernelrl.executor.confinement import sandbox
+
+    scratch, modules = folder / "scratch", folder / "modules"
+    scratch.mkdir()
+    modules.mkdir()
+    sandbox.leave_network()
+    if "noexec" not in sandbox.confine(scratch, sandbox.Limits(1 << 30, 1 << 20), (str(modules),), modules=modules):
+        raise RuntimeError("the kernel does not let a process see a few read-only folders alone")
+
+
+def _close_clocks() -> None:
+    from kernelrl.executor.confinement import sandbox
+
+    if not sandbox.close_shown_clocks():
+        raise RuntimeError("the kernel does not close the time-stamp counter and the vDSO's clocks")
 
 
 def _tried(group: str, name: str, reason: str | None, works: str, install: str) -> Finding:
@@ -226,6 +250,8 @@ def _package(group: str, name: str, install: str) -> Finding:
 
 
 def _compilers() -> Iterator[Finding]:
+    from kernelrl.executor.processes.helpers import sanitizers
+
     version = _first_line("g++", "--version")
     if version is None:
         yield Finding("compilers", "g++", "missing", "not on PATH", "apt-get install g++")
@@ -235,6 +261,12 @@ def _compilers() -> Iterator[Finding]:
         yield Finding(
             "compilers", "g++", state, reason or f"{version}; OpenMP works", "apt-get install g++" if reason else None
         )
+        try:
+            sanitizers()
+        except InfrastructureError as error:
+            yield Finding("compilers", "sanitizers", "limited", str(error), "apt-get install g++")
+        else:
+            yield Finding("compilers", "sanitizers", "ok", "right kernels can be looked at again (executor.sanitize)")
     nvcc = _first_line("nvcc", "--version", keyword="release")
     yield _program("nvcc", nvcc, "apt-get install nvidia-cuda-toolkit, or NVIDIA's CUDA toolkit")
     yield _program("ninja", _first_line("ninja", "--version"), "pip install ninja (torch's load_inline needs it)")

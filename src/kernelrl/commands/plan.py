@@ -1,5 +1,7 @@
 """`kernelrl plan RUN`: how many executor workers hide the reward behind generation and training.
 
+With overrides in place of a run (`kernelrl plan recipe=NAME`) it plans the memory of a training: `plan_memory`.
+
 The stage times come from a run's records, or are given by hand; what more workers would make of them is simulated
 (`executor/engines/simulation.py`).
 """
@@ -56,7 +58,10 @@ the answer:
 examples:
   kernelrl plan outputs/toy
   kernelrl plan outputs/toy rate=40 batch=1024 workers=8 --overlap
-  kernelrl plan build_s=0.5 check_s=0.3 time_s=0.2 reference_s=0.5 rate=20 batch=512 workers=4"""
+  kernelrl plan build_s=0.5 check_s=0.3 time_s=0.2 reference_s=0.5 rate=20 batch=512 workers=4
+  kernelrl plan recipe=qwen3_8b_lora --device h100    the memory of a training on each device, and whether it fits"""
+TRAINING = ("recipe=", "model=", "model.")
+"""Words that begin so are about a training, not about workers."""
 BY_HAND = ("build_s", "check_s", "time_s", "reference_s")
 FEW = 20
 """Completions that ran: fewer say little about those that a better policy writes."""
@@ -130,6 +135,10 @@ class Row:
 
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code."""
+    if any(word.startswith(TRAINING) for word in arguments):
+        from kernelrl.commands import plan_memory  # torch and transformers: seconds that the workers need not wait for
+
+        return plan_memory.main(arguments)
     options = _parse(arguments)
     set_up_logging()
     runs = [Path(word) for word in options.words if "=" not in word]
@@ -329,7 +338,7 @@ def _means(measured: Measured) -> dict[str, float]:
         for name, field in (("static_s", "static"), ("build_s", "build"), ("check_s", "check"), ("time_s", "timed"))
     }
     means["reference_s"] = fmean(max(job.reference for job in group) for group in measured.groups)
-    return means | {"recalled": 1 - len(judged) / len(jobs), "measured_again": fmean(job.again for job in jobs)}
+    return means | {"recalled": 1 - len(judged) / len(jobs)}
 
 
 def _print(measured: Measured, load: Load, settings: Settings, rows: list[Row], answer: Row | None) -> None:

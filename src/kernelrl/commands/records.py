@@ -20,6 +20,7 @@ from rich.text import Text
 
 from kernelrl.candidate import Completion
 from kernelrl.commands.arguments import Parser
+from kernelrl.commands.tree import make_trees
 from kernelrl.console import console, make_console, set_up_logging, track
 from kernelrl.data import card, manifest
 from kernelrl.data.tables import SFT_COLUMNS, SFT_TRAIN, TASK_COLUMNS, Row, iterate_table, verdict_columns, write_table
@@ -31,7 +32,7 @@ from kernelrl.records import Record, compact, write_json
 from kernelrl.stage_folder import is_done, require_writable
 from kernelrl.verdict import Status
 
-USAGE = "kernelrl records RUN [filters] [--sample N] [--show ID | --by WHAT | --export FOLDER | --json | --compact]"
+USAGE = "kernelrl records RUN [filters] [--sample N] [--show ID | --tree | --by WHAT | --export DIR | --json]"
 EPILOG = """\
 RUN is the folder of a run, a stage or a ledger. Without an option that says more, the latest records are listed.
 
@@ -39,6 +40,7 @@ examples:
   kernelrl records outputs/demo --stage grpo --status illegal --sample 20
   kernelrl records outputs/demo --show grpo/12/3
   kernelrl records outputs/demo --stage grpo --by step
+  kernelrl records outputs/demo --stage search --tree
   kernelrl records outputs/demo --stage grpo --status correct --min-speedup 1.2 --export outputs/second
   kernelrl sft recipe=demo name=second sft.data=outputs/second"""
 LISTED = 40
@@ -73,11 +75,14 @@ def main(arguments: list[str]) -> int:
     order = "ORDER BY time, id"
     if options.sample is not None:  # the same draw each time, whatever the order of the shards
         order = f"ORDER BY hash(id || '{options.seed}') LIMIT {options.sample}"
-    elif not (options.export or options.json):
+    elif not (options.export or options.json or options.tree):
         order = f"ORDER BY time DESC, id DESC LIMIT {LISTED}"
     records = query.records(f"{where} {order}", values)
     if options.show is not None:
         _show(records)
+    elif options.tree:
+        for tree in make_trees(records):
+            make_console().print(tree)
     elif options.export is not None:
         _export(Path(options.export), list(records), options)
     elif options.json:
@@ -260,7 +265,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         epilog=EPILOG,
     )
     parser.add_argument("run", metavar="RUN", help="folder of a run, a stage or a ledger")
-    parser.add_argument("--stage", choices=["curate", "grpo", "eval"], help="of this stage only")
+    parser.add_argument("--stage", choices=["curate", "grpo", "eval", "search"], help="of this stage only")
     parser.add_argument("--status", choices=get_args(Status), help="with this verdict")
     parser.add_argument("--task", metavar="TEXT", help="whose task id holds this")
     parser.add_argument("--policy", metavar="NAME", help="written by this policy or teacher")
@@ -271,6 +276,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the draw (default 0)")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--show", metavar="ID", help="one record: prompt, reasoning, kernel, verdict, reward")
+    output.add_argument("--tree", action="store_true", help="which attempt came of which")
     output.add_argument("--export", metavar="FOLDER", help="write a data set for kernelrl sft")
     output.add_argument("--by", choices=list(BY), help="counts and means for each value")
     output.add_argument("--compact", action="store_true", help="make tables of what has finished: a tenth of the size")

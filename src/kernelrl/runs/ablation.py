@@ -44,6 +44,7 @@ def prepare(overrides: Sequence[str]) -> None:
         require_all(compose_config("ablate", arm), ("curate", "sft", "grpo", "eval"))
     cfg = compose_config("ablate", fixed(overrides))
     console.print(f"{len(arms)} arms, in {cfg.output_dir}", highlight=False)
+    cfg.curate.reopen = False
     for name in ("curate", "sft"):
         console.rule(f"[bold]{name}[/]: {STAGES[name].summary}", align="left")
         run_stage(name, cfg)

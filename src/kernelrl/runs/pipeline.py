@@ -20,6 +20,7 @@ def run(cfg: DictConfig) -> Path:
     Returns:
         The report, one HTML file.
     """
+    cfg.curate.reopen = False  # what it made, later stages have read
     took = []
     artefact = Path()
     for number, name in enumerate(PIPELINE, 1):

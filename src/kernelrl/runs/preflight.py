@@ -14,7 +14,7 @@ from kernelrl.executor import ExecutorSettings, machine
 from kernelrl.rewards import make_reward
 from kernelrl.stage_folder import SETTINGS, is_done, require_free_disk, require_writable
 
-FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 28, "report": 1 << 26}
+FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 28, "search": 1 << 28, "report": 1 << 26}
 """Disk that a stage needs at least (in bytes). How large the checkpoints of a model are, its training stage checks."""
 
 
@@ -35,7 +35,7 @@ def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> No
         )
     if waiting:
         require_writable(cfg.output_dir, "choose another output_dir=")
-    if {"curate", "grpo", "eval"} & set(waiting):
+    if {"curate", "grpo", "eval", "search"} & set(waiting):
         require_machine(cfg.dialect, read_node(ExecutorSettings, cfg.executor, "executor"), here)
     if "curate" in waiting:
         _require_curation(cfg, here)
@@ -51,6 +51,11 @@ def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> No
         from kernelrl.eval.stage import read_settings
 
         read_settings(cfg.eval)
+    if "search" in waiting:
+        from kernelrl.search.stage import check_settings
+
+        check_settings(cfg)
+        make_reward(cfg.reward)
     if {"sft", "grpo"} & set(waiting):
         _require_training(cfg, waiting, here)
 
@@ -74,6 +79,9 @@ def _require_training(cfg: DictConfig, waiting: Sequence[str], here: bool) -> No
     from trl import GRPOConfig, SFTConfig
 
     from kernelrl.policies.models import check_base
+    from kernelrl.training import tracking
+
+    tracking.check(cfg.tracker)
 
     for stage, config in (("sft", SFTConfig), ("grpo", GRPOConfig)):
         if stage in waiting:
@@ -82,12 +90,12 @@ def _require_training(cfg: DictConfig, waiting: Sequence[str], here: bool) -> No
                 config(**fields, output_dir=str(cfg[stage].folder), report_to=[])
             except (TypeError, ValueError) as error:
                 raise UserError(f"{stage}.trainer: {str(error).splitlines()[0]} (trl.{config.__name__})") from None
+    if "grpo" in waiting and cfg.grpo.asynchronous is not None:
+        from kernelrl.grpo import asynchronous
+
+        asynchronous.check(cfg, read_node(asynchronous.Asynchronous, cfg.grpo.asynchronous, "grpo.asynchronous"))
     if "sft" in waiting:
         check_base(cfg.model)
-    if "grpo" in waiting:
-        from kernelrl.grpo.retest import RetestSettings
-
-        read_node(RetestSettings, cfg.grpo.retest, "grpo.retest")
 
 
 def require_machine(dialect: str, settings: ExecutorSettings, here: bool = True) -> None:

@@ -36,7 +36,7 @@ class Stage:
 
 TRAINING = ("sft", "grpo")
 """Stages that several ranks may run together."""
-JUDGING = ("curate", "grpo", "eval")
+JUDGING = ("curate", "grpo", "eval", "search")
 """Stages that need the executor."""
 PIPELINE = ("curate", "sft", "grpo", "eval", "report")
 """In the order in which they run."""
@@ -57,6 +57,7 @@ STAGES = {
             "kernelrl curate recipe=toy",
             "kernelrl curate tasks.num_train=500 seed=1",
             "kernelrl curate recipe=toy selection=diverse curate.folder=outputs/toy/diverse",
+            "kernelrl curate recipe=toy curate.shard=1/2  (and 2/2 elsewhere, then: kernelrl curate merge recipe=toy)",
         ),
     ),
     "sft": Stage(
@@ -92,6 +93,10 @@ STAGES = {
             "eval.temperature=T",
             "+eval.policies.NAME=FOLDER",
             "eval.tasks=null tasks=kernelbench tasks.path=FOLDER  every task of a source",
+            "channel=suite|kernelbench|tritonbench|multikernelbench|robust_kbench|hpc|transpile|surge  a benchmark",
+            "checkpoints=RUN        every checkpoint of RUN, into another output_dir",
+            "eval.limit=N           only the first N tasks; the results are marked as partial",
+            "rejudge=RUN            judge what RUN has sampled anew, into another output_dir",
             "import=kernelbench_run FOLDER  judge KernelBench's run folder instead",
         ),
         examples=(
@@ -101,11 +106,30 @@ STAGES = {
         ),
         inputs=("curate", "sft", "grpo"),
     ),
+    "search": Stage(
+        summary="the best kernel for each task within a budget, by any strategy",
+        module="kernelrl.search",
+        makes="OUTPUT_DIR/search: best/TASK.py, results.json, search.html (curves), records/ (every attempt), "
+        "answers.jsonl; with -m: OUTPUT_DIR/search.html compares",
+        overrides=(
+            "strategy=single|best_of_n|refine|contrastive|coder_judge|feature_search|evolve|macro_micro",
+            "policy=transformers|vllm|endpoint policy.model=NAME",
+            "+policy@policies.ROLE=NAME policies.ROLE.model=NAME  another policy for one role",
+            "tasks=NAME tasks.path=FOLDER, or search.tasks=FILE",
+            "search.budget.candidates=N (or completions, tokens, device_seconds, cost; for each task)",
+        ),
+        examples=(
+            "kernelrl search recipe=toy strategy=refine",
+            "kernelrl search -m recipe=toy strategy=refine,best_of_n search.budget.candidates=8",
+            "kernelrl search strategy=evolve tasks=kernelbench policy=endpoint policy.model=NAME",
+        ),
+        inputs=("curate", "sft", "grpo"),
+    ),
     "report": Stage(
         summary="one HTML page: learning curves, funnel, speedups, sample kernels",
         module="kernelrl.eval.report",
-        makes="OUTPUT_DIR/report.html",
-        overrides=("report.file=FILE",),
+        makes="OUTPUT_DIR/report.html, report_files/ (figures as SVG and PDF, tables as CSV, Markdown and LaTeX)",
+        overrides=("report.file=FILE", "report.files=false  the page alone"),
         examples=("kernelrl report recipe=toy",),
         inputs=("curate", "sft", "grpo", "eval"),
     ),
