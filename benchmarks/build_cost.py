@@ -25,7 +25,7 @@ from executor_throughput import _source
 from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.processes.cores import Cores
-from kernelrl.executor.processes.process import ForkServer
+from kernelrl.executor.processes.forking import ForkServer
 from kernelrl.executor.processes.warming import forkserver_environment, start_forkserver
 
 STOCK = """\
@@ -71,8 +71,8 @@ def _builder(folder: Path) -> tuple[Callable[[str, str], None], psutil.Process]:
     def build(loader: str, source: str) -> None:
         unit = {"loader": loader, "name": "relu_scale", "functions": ["relu_scale"], "cpp": [_native(source)]}
         built = builder.build(unit | {"cuda": [], "cflags": [], "cuda_cflags": [], "ldflags": []})
-        if not built.ok or built.foul:
-            raise SystemExit(f"error: {loader}: {built.log} {built.foul}")
+        if not built.ok or built.violations:
+            raise SystemExit(f"error: {loader}: {built.log} {built.violations}")
 
     return build, psutil.Process(warming.process.pid)
 

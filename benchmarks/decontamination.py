@@ -27,7 +27,7 @@ from rich.table import Table
 from kernelrl.console import make_console
 from kernelrl.data import sources
 from kernelrl.data.decontamination import Benchmark, Findings, Settings, find
-from kernelrl.data.sources.synthetic import SHAPES
+from kernelrl.data.graph.chain import SHAPES
 from kernelrl.task import Task
 
 TESTS = Path(__file__).parents[1] / "tests"

@@ -6,6 +6,9 @@ there a run is one observation, and the interval of the mean over runs is Studen
     python benchmarks/learning.py                          # three seeds, a quarter of an hour each on two cores
     python benchmarks/learning.py --seeds 0 1 sft.trainer.max_steps=200
 
+The quotient of the speedups is over the tasks that both policies solve, each with the weight of one; `speedup_all` is
+over all samples, with failures counted as 1.
+
 A seed decides the tasks, the split, the weights and the sampling. Runs go to FOLDER/SEED; the same command resumes, and
 seeds that have finished are only read. FOLDER/learning.json holds the table. Exits with 1 where a claim does not hold.
 """
@@ -26,16 +29,23 @@ from kernelrl.configs import compose_config
 from kernelrl.console import make_console
 from kernelrl.data.tables import read_table
 from kernelrl.eval.metrics import Figure, Settings, compute_figures
-from kernelrl.eval.table import SPEEDUPS
+from kernelrl.eval.table import is_speedup
 from kernelrl.records import Ledger, write_json
+from kernelrl.stage_folder import LOG, read_log
 from kernelrl.stats import mean_interval
 from kernelrl.task import Task
 
 POLICIES = ("base", "sft", "grpo")
-FIGURES = ("parsed", "compiled", "correct", "fast_1", "speedup", "reward")
+FIGURES = ("parsed", "compiled", "correct", "fast_1", "speedup", "speedup_all", "reward")
+SIGNALS = ("entropy", "silent_groups", "nearly_silent_groups")
+"""Of GRPO's log: what is left to learn from."""
 SETTINGS = Settings(k=(1,), fast_p=(1.0,), bootstrap=10_000, seed=0)
 MARGIN = 0.10
 """GRPO's correct rate must exceed SFT's by this much, in the mean over runs."""
+FASTER = 1.1
+"""GRPO's kernels must be so many times as fast as SFT's on the tasks that both solve, in each run and in their mean."""
+SFT_RIGHT = (0.2, 0.75)
+"""Where SFT must leave GRPO, so that it has both right kernels and room."""
 ALL = "all runs"
 CHANGE = "grpo - sft"
 """For the speedup: the quotient."""
@@ -54,11 +64,13 @@ def main() -> None:
     arguments = parser.parse_intermixed_args()
 
     runs: dict[str, Run] = {}
+    folders: dict[str, Path] = {}
     for seed in arguments.seeds:
         folder = f"output_dir={arguments.folder}/{seed}"
         words = [f"recipe={arguments.recipe}", f"seed={seed}", folder, *arguments.overrides]
         subprocess.run([sys.executable, "-m", "kernelrl.cli", "pipeline", *words], check=True)
         runs[f"seed {seed}"] = _read_run(words)
+        folders[f"seed {seed}"] = Path(compose_config("pipeline", words).grpo.folder)
     rows = {
         name: {
             **{policy: {figure: run[policy][figure].estimate(SETTINGS) for figure in FIGURES} for policy in POLICIES},
@@ -70,11 +82,19 @@ def main() -> None:
         line: {figure: over_runs(figure, [row[line][figure] for row in rows.values()]) for figure in FIGURES}
         for line in (*POLICIES, CHANGE)
     }
+    signals = {name: _read_signals(folder) for name, folder in folders.items()}
     claims = _check(rows)
     make_console().print(_table(rows))
+    for name, changes in signals.items():
+        print(
+            f"{name}, GRPO's first and last quarter:", ", ".join(f"{key} {a:.2f} to {b:.2f}" for key, (a, b) in changes)
+        )
     for claim, holds in claims.items():
         print("yes" if holds else "NO ", claim)
-    write_json(Path(arguments.folder) / "learning.json", {"figures": rows, "claims": claims})
+    write_json(
+        Path(arguments.folder) / "learning.json",
+        {"figures": rows, "signals": {name: dict(changes) for name, changes in signals.items()}, "claims": claims},
+    )
     sys.exit(0 if all(claims.values()) else 1)
 
 
@@ -86,15 +106,25 @@ def _read_run(words: list[str]) -> Run:
     return {policy: compute_figures(list(ledger), tasks, SETTINGS) for policy, ledger in ledgers.items()}
 
 
+def _read_signals(folder: Path) -> list[tuple[str, tuple[float, float]]]:
+    """Means over the first and the last quarter of GRPO's steps."""
+    steps = [entry for entry in read_log(folder / LOG) if all(name in entry for name in SIGNALS)]
+    quarter = max(1, len(steps) // 4)
+    return [
+        (name, (fmean(step[name] for step in steps[:quarter]), fmean(step[name] for step in steps[-quarter:])))
+        for name in SIGNALS
+    ]
+
+
 def over_runs(figure: str, estimates: Sequence[Estimate]) -> Estimate:
     """The mean of one figure over runs, geometric for speedups, and its interval; all None where a run has no value."""
     values = [estimate["value"] for estimate in estimates if estimate["value"] is not None]
     if len(values) < len(estimates):
         return dict.fromkeys(("value", "low", "high"))
-    if figure in SPEEDUPS:
+    if is_speedup(figure):
         values = [math.log(value) for value in values]
     numbers = [fmean(values), *mean_interval(values)]
-    if figure in SPEEDUPS:
+    if is_speedup(figure):
         numbers = [math.exp(number) for number in numbers]
     return {
         name: None if math.isnan(number) else number
@@ -109,9 +139,18 @@ def _check(rows: dict[str, dict[str, dict[str, Estimate]]]) -> dict[str, bool]:
         if name != ALL:
             for figure in ("correct", "reward"):
                 claims[f"{name}: GRPO beats SFT in {figure}"] = _number(row[CHANGE][figure]["value"]) > 0
-            claims[f"{name}: SFT is right 20 to 60 % of the time"] = (
-                0.2 <= _number(row["sft"]["correct"]["value"]) <= 0.6
+            least, most = SFT_RIGHT
+            claims[f"{name}: SFT is right {100 * least:.0f} to {100 * most:.0f} % of the time"] = (
+                least <= _number(row["sft"]["correct"]["value"]) <= most
             )
+            faster = row[CHANGE]["speedup"]
+            claims[f"{name}: GRPO is {FASTER} times as fast where both are right, interval above 1"] = (
+                _number(faster["value"]) >= FASTER and _number(faster["low"]) > 1
+            )
+    faster = rows[ALL][CHANGE]["speedup"]
+    claims[f"{ALL}: GRPO is {FASTER} times as fast where both are right, interval above 1"] = (
+        _number(faster["value"]) >= FASTER and _number(faster["low"]) > 1
+    )
     gain = rows[ALL][CHANGE]["correct"]
     claims[f"{ALL}: GRPO is right at least {100 * MARGIN:.0f} points more often, interval above 0"] = (
         _number(gain["value"]) >= MARGIN and _number(gain["low"]) > 0

@@ -1,0 +1,169 @@
+"""Do strategies pay? Trained through, and as search, at equal numbers of judged candidates, over several seeds.
+
+    python benchmarks/strategies.py                       # three seeds at demo scale: some hours on two cores
+    python benchmarks/strategies.py --seeds 0 curate.repairs=0.3
+
+Two questions, on the same held-out tasks:
+
+- trained: one SFT policy per seed is trained on single answers, through `refine` and through `contrastive`, with as
+  many rows a step. Each trained policy then searches as it was trained (`single` by independent answers).
+- search: the SFT policy searches by `best_of_n`, `refine` and `evolve`.
+
+Every search has the same budget of candidates per task. A run of a seed is one observation, and intervals are Student's
+over runs; of one seed there are none. FOLDER/SEED holds the runs, and the same command resumes;
+FOLDER/strategies.json holds the table, FOLDER/plots the curves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.table import Table
+
+from kernelrl.configs import compose_config
+from kernelrl.console import make_console
+from kernelrl.eval import plots
+from kernelrl.records import Ledger, write_json
+from kernelrl.runs.stages import STAGES
+from kernelrl.stats import mean_interval
+
+TRAINED = {
+    "single": ["strategy=single", "grpo.turns.rows=1"],
+    "refine": ["strategy=refine", "strategy.max_turns=2", "grpo.turns.rows=2"],
+    "contrastive": ["strategy=contrastive", "strategy.rounds=1", "strategy.n=1", "grpo.turns.rows=1"],
+}
+"""How the policy is trained. With several rows a trajectory, a group has as many fewer trajectories."""
+SEARCHES = {"best_of_n": ["strategy=best_of_n"], "refine": ["strategy=refine"], "evolve": ["strategy=evolve"]}
+AS_TRAINED = {"single": "best_of_n", "refine": "refine", "contrastive": "contrastive"}
+FIGURES = ("solved", "speedup_all")
+Results = Mapping[str, Any]
+"""Content of a search's `results.json`."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--recipe", default="demo")
+    parser.add_argument("--candidates", type=int, default=16, help="judged per task in every search")
+    parser.add_argument("--folder", default="outputs/strategies")
+    parser.add_argument("overrides", nargs="*", help="Hydra overrides")
+    arguments = parser.parse_intermixed_args()
+
+    found = [_run(arguments, seed) for seed in arguments.seeds]
+    rows = {name: over_runs([run["searches"][name] for run in found]) for name in found[0]["searches"]}
+    differences = {
+        f"{name} - {base}": over_runs([_difference(run["searches"], base, name) for run in found])
+        for base, names in (
+            ("trained single", ("trained refine", "trained contrastive")),
+            ("search best_of_n", ("search refine", "search evolve")),
+        )
+        for name in names
+    }
+    judged = {name: [run["judged"][name] for run in found] for name in found[0]["judged"]}
+    folder = Path(arguments.folder)
+    summary = {"seeds": arguments.seeds, "candidates": arguments.candidates, "judged_in_training": judged}
+    write_json(folder / "strategies.json", summary | {"figures": rows, "differences": differences})
+    with plots.saving(folder / "plots"):
+        plot([run["curves"] for run in found])
+    make_console().print(_table(rows | differences, len(found)))
+    for name, numbers in judged.items():
+        print(f"judged while training {name}: {', '.join(map(str, numbers))}")
+
+
+def _run(arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """One seed: figures and curves of every search, and how many candidates each training judged."""
+    folder = Path(arguments.folder) / str(seed)
+    words = [f"recipe={arguments.recipe}", f"seed={seed}", f"output_dir={folder}", "tracker=none"]
+    words += [*arguments.overrides]
+
+    def stage(name: str, *more: str) -> Path:
+        return STAGES[name].run(compose_config(name, [*words, *more]))
+
+    def search(name: str, policy: Path, strategy: Sequence[str]) -> Results:
+        more = [f"policy.model={policy}", f"search.folder={folder}/{name}", *strategy]
+        more += [
+            f"search.tasks={folder}/data/tasks_heldout.parquet",
+            f"search.budget.candidates={arguments.candidates}",
+        ]
+        results: Results = json.loads(stage("search", *more, "search.repeat=true").read_text())
+        return results
+
+    stage("curate")
+    stage("sft")
+    results: dict[str, Results] = {}
+    judged = {}
+    for name, strategy in TRAINED.items():
+        trained = stage("grpo", *strategy, f"grpo.folder={folder}/grpo_{name}")
+        judged[name] = sum(1 for _ in Ledger(trained / "records"))
+        as_trained = [f"strategy={AS_TRAINED[name]}", *(word for word in strategy if word.startswith("strategy."))]
+        results[f"trained {name}"] = search(f"trained_{name}", trained / "final", as_trained)
+    for name, strategy in SEARCHES.items():
+        results[f"search {name}"] = search(f"search_{name}", folder / "sft" / "final", strategy)
+    return {
+        "judged": judged,
+        "searches": {name: _values(each) for name, each in results.items()},
+        "curves": {name: each["curve"] for name, each in results.items()},
+    }
+
+
+def _values(results: Results) -> dict[str, float]:
+    """Share of tasks solved, and the logarithm of the mean speedup."""
+    found = results["estimates"]
+    return {"solved": found["solved"]["value"], "speedup_all": math.log(found["speedup_all"]["value"])}
+
+
+def _difference(searches: Mapping[str, Mapping[str, float]], base: str, name: str) -> dict[str, float]:
+    return {figure: searches[name][figure] - searches[base][figure] for figure in FIGURES}
+
+
+def over_runs(values: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
+    """The mean of each figure over runs, of speedups the geometric one, with Student's interval; None: one run."""
+    found: dict[str, dict[str, float | None]] = {}
+    for figure in FIGURES:
+        each = [run[figure] for run in values]
+        numbers = [fmean(each), *mean_interval(each)]
+        if figure == "speedup_all":
+            numbers = [math.exp(number) for number in numbers]
+        names = ("value", "low", "high")
+        found[figure] = {
+            name: None if math.isnan(number) else number for name, number in zip(names, numbers, strict=True)
+        }
+    return found
+
+
+def plot(runs: Sequence[Mapping[str, Sequence[Mapping[str, float]]]]) -> str:
+    """Share of tasks solved against candidates per task: the mean over seeds in a band from smallest to largest."""
+    panels = []
+    for title, prefix in (("Trained through a strategy", "trained "), ("Search by the SFT policy", "search ")):
+        lines = {}
+        for name in (name for name in runs[0] if name.startswith(prefix)):
+            points = []
+            for number in range(max(len(run[name]) for run in runs)):
+                solved = [run[name][min(number, len(run[name]) - 1)]["solved"] for run in runs]
+                points.append((number + 1, fmean(solved), min(solved), max(solved)))
+            lines[name.removeprefix(prefix)] = points
+        panels.append((f"{title}: tasks solved by candidates", lines, True))
+    return plots.bands(panels, "Tasks solved by candidates per task")
+
+
+def _table(rows: Mapping[str, Mapping[str, Mapping[str, float | None]]], num_runs: int) -> Table:
+    table = Table("", *FIGURES, title=f"Held-out tasks at equal candidates; mean of {num_runs} run(s), 95 % intervals")
+    for name, figures in rows.items():
+        table.add_row(name, *(_cell(figures[figure]) for figure in FIGURES))
+    return table
+
+
+def _cell(estimate: Mapping[str, float | None]) -> str:
+    if estimate["low"] is None:
+        return f"{estimate['value']:.2f}"
+    return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Who solves the embedded suite, and how fast: eager PyTorch, torch.compile, the template and the Inductor teacher.
+
+    python benchmarks/suite.py                                  # all, into benchmarks/results/suite.json
+    python benchmarks/suite.py --contenders template inductor --categories softmax loss --out /tmp/suite.json
+
+A teacher's first proposal (its best level) for each task counts, in C++; a task that it cannot write is a failure.
+`eager` is the reference itself as a candidate, and `torch.compile` is timed in turn with it, in the mode `default`:
+it counts as correct where it compiles and computes the same. An interrupted run goes on: verdicts are remembered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from kernelrl import __version__
+from kernelrl.candidate import Candidate
+from kernelrl.configs import compose_config
+from kernelrl.data.sources.suite import read_suite
+from kernelrl.data.teachers import make_teacher
+from kernelrl.eval.export import to_markdown
+from kernelrl.eval.metrics import Settings, summarize
+from kernelrl.eval.table import format_estimate
+from kernelrl.executor import make_executor
+from kernelrl.executor.api import Executor, Request
+from kernelrl.executor.machine import fingerprint
+from kernelrl.records import Record, write_json
+from kernelrl.task import Task
+from kernelrl.verdict import Verdict
+
+CONTENDERS = ("template", "inductor", "eager")
+OUT = Path(__file__).parent / "results" / "suite.json"
+FIGURES = ("compiled", "correct", "fast_1", "speedup", "speedup_all", "of_limit")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS)
+    parser.add_argument("--categories", nargs="+", help="only these")
+    parser.add_argument("--cache", default="~/.cache/kernelrl", help="folder of builds and verdicts")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    tasks = [task for task in read_suite() if task.category in (options.categories or [task.category])]
+    found = {
+        "command": f"python benchmarks/suite.py --contenders {' '.join(options.contenders)}",
+        "version": __version__,
+        "machine": fingerprint(),
+        "cores": len(os.sched_getaffinity(0)),
+        "num_tasks": len(tasks),
+        "contenders": {},
+    }
+    for name in options.contenders:
+        found["contenders"] |= enter(name, tasks, options.cache)
+        write_json(options.out, found)
+    print(leaderboard(found))
+
+
+def enter(name: str, tasks: list[Task], cache: str) -> dict[str, Any]:
+    """The lines of one contender; `eager` brings that of `torch.compile`."""
+    settings = {"cache_dir": cache, "compile_baseline": "default" if name == "eager" else None}
+    with make_executor(settings) as executor:
+        if name == "eager":
+            kernels = {task.id: task.source.replace("class Model(", "class ModelNew(") for task in tasks}
+            verdicts = judge(tasks, kernels, "python", executor)
+            return {
+                "eager": describe(tasks, verdicts),
+                "torch.compile": describe(tasks, list(map(as_compiled, verdicts))),
+            }
+        cfg = compose_config("curate", [f"teacher={name}"]).teacher
+        kernels = {}
+        for task, proposal in make_teacher(cfg, "cpp").proposals(tasks, "cpp"):
+            kernels.setdefault(task.id, proposal.source)
+        return {name: describe(tasks, judge(tasks, kernels, "cpp", executor))}
+
+
+def judge(tasks: list[Task], kernels: dict[str, str], dialect: str, executor: Executor) -> list[Verdict]:
+    candidates = [kernels.get(task.id) for task in tasks]
+    return executor.evaluate(
+        [
+            Request(task=task, candidate=source and Candidate(source=source, dialect=dialect), dialect=dialect)
+            for task, source in zip(tasks, candidates, strict=True)
+        ]
+    )
+
+
+def as_compiled(verdict: Verdict) -> Verdict:
+    """The verdict that `torch.compile` would get as a candidate, from one on the reference's own code."""
+    if verdict.compiled_ms is None or verdict.reference_ms is None or verdict.speedup_compiled is None:
+        failed = {"status": "compile_error", "stage": "legal"} if verdict.correct else {}
+        return verdict.model_copy(update={"speedup": None, "candidate_ms": None, **failed})
+    ratio = verdict.reference_ms / verdict.compiled_ms
+    speedup = verdict.speedup_compiled.model_copy(update={"median": ratio, "low": ratio, "high": ratio})
+    return verdict.model_copy(update={"speedup": speedup, "candidate_ms": verdict.compiled_ms})
+
+
+def describe(tasks: list[Task], verdicts: list[Verdict]) -> dict[str, Any]:
+    """The figures over all tasks, by category and by level, and every task's status and speedup."""
+    records = [
+        Record(id=task.id, stage="eval", step=0, policy="", task_id=task.id, prompt="", completion="", verdict=verdict)
+        for task, verdict in zip(tasks, verdicts, strict=True)
+    ]
+    summary = summarize(records, tasks, Settings(k=(1,), fast_p=(1.0,), bootstrap=2000, seed=0))
+    values = {
+        kind: {name: {f: group["figures"][f]["value"] for f in FIGURES} for name, group in summary[kind].items()}
+        for kind in ("categories", "levels")
+    }
+    return {
+        "all": {name: summary["figures"][name] for name in FIGURES},
+        **values,
+        "tasks": {
+            task.id: [verdict.status, None if verdict.speedup is None else round(verdict.speedup.median, 3)]
+            for task, verdict in zip(tasks, verdicts, strict=True)
+        },
+    }
+
+
+def leaderboard(found: dict[str, Any]) -> str:
+    """The table of docs/results.md."""
+    header = ["", "correct, %", "fast_1, %", "speedup of correct, ×", "speedup, failures as 1, ×"]
+    rows = [
+        [name, *(format_estimate(it, line["all"][it]) for it in ("correct", "fast_1", "speedup", "speedup_all"))]
+        for name, line in found["contenders"].items()
+    ]
+    return to_markdown(header, rows)
+
+
+if __name__ == "__main__":
+    main()
