@@ -4,8 +4,8 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP_ARGS ?=
-# two files of tests at a time: much of the time a test keeps one core busy
-PYTEST := -q -n 2 --dist loadfile
+# three files of tests at a time, the longest first (tests/conftest.py): a test keeps one core busy, or waits
+PYTEST := -q -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-slow test-cluster lint gpu-check gpu-wheels clean
 GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich google-re2

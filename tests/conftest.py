@@ -6,13 +6,14 @@ files, a data set and a policy. It lies in one folder, which several runs of pyt
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,9 @@ KERNELS = {
 }
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+Kept = Callable[..., AbstractContextManager[Executor]]
+MAX_IDLE = 3
+"""Executors that are kept though no test uses them now: each holds some hundred MB."""
 
 
 MADE_HERE = "KERNELRL_TESTS" not in os.environ
@@ -83,6 +87,16 @@ if MADE_HERE:
 def pytest_unconfigure() -> None:
     if MADE_HERE:
         shutil.rmtree(os.environ["KERNELRL_TESTS"])
+
+
+LONGEST = """executor curate second_look executor_limits executor_faults packaging suite ablate gpu_compile pipeline
+ranks closed_library sources teachers template hidden promises push eval grpo call_memory bound clock turns""".split()
+"""Files that take long, the longest first: begun last, one of them would keep one worker busy and the others idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {f"test_{name}": index for index, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
 @pytest.fixture(autouse=True)
@@ -102,26 +116,46 @@ def executor_cache() -> Path:
 
 @pytest.fixture
 def fresh_cache(executor_cache: Path, tmp_path: Path) -> Path:
-    """A cache of this test's own, with nothing in it but the precompiled headers."""
-    folder = tmp_path / "cache"
-    if (executor_cache / "headers").exists():
-        shutil.copytree(executor_cache / "headers", folder / "headers", copy_function=os.link)
+    """A cache of this test's own, with nothing in it but what takes long to find out and is of this machine."""
+    return copied_cache(executor_cache, tmp_path / "cache")
+
+
+def copied_cache(executor_cache: Path, folder: Path) -> Path:
+    """Another cache with the same precompiled headers, helpers and open functions: without verdicts and builds."""
+    unfinished = shutil.ignore_patterns("tmp*", ".*")
+    copies: dict[str, Callable[[str, str], object]] = {"headers": os.link, "helpers": shutil.copy, "pages": shutil.copy}
+    for name, copy in copies.items():
+        if (executor_cache / name).exists():
+            shutil.copytree(executor_cache / name, folder / name, copy_function=copy, ignore=unfinished)
     return folder
 
 
-@pytest.fixture(scope="module")
-def kept_executor() -> Iterator[Callable[..., AbstractContextManager[Executor]]]:
-    """Stands in for `make_executor` where several commands of one module have the same settings: one serves them."""
-    with ExitStack() as stack:
+@pytest.fixture(scope="session")
+def kept_executor() -> Iterator[Kept]:
+    """Stands in for `make_executor`: one executor serves all tests of this process that have the same settings.
 
-        @cache
-        def kept(settings: str) -> Executor:
-            return stack.enter_context(make_executor(ExecutorSettings.model_validate_json(settings)))
+    Its service takes some seconds of a core to start. Tests of how executors start, fail and end make their own.
+    """
+    engines: dict[str, Executor] = {}  # the one that was asked for last is the last
+    users: Counter[str] = Counter()
 
-        def make(settings: ExecutorSettings | dict[str, Any]) -> AbstractContextManager[Executor]:
-            return nullcontext(kept(ExecutorSettings.model_validate(settings).model_dump_json()))
+    @contextmanager
+    def kept(settings: ExecutorSettings | dict[str, Any]) -> Iterator[Executor]:
+        settings = ExecutorSettings.model_validate(settings)
+        key = settings.model_dump_json()
+        engines[key] = engines.pop(key, None) or make_executor(settings)
+        users[key] += 1
+        try:
+            yield engines[key]
+        finally:
+            users[key] -= 1
+            idle = [each for each in engines if not users[each]]
+            for each in idle[:-MAX_IDLE]:
+                engines.pop(each).close()
 
-        yield make
+    yield kept
+    for engine in engines.values():
+        engine.close()
 
 
 @pytest.fixture(scope="session")
@@ -158,7 +192,10 @@ def kernelrl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
-TOY = ("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16")
+TOY = (
+    *("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16"),
+    f"executor.cache_dir={os.environ['KERNELRL_TESTS']}/cache",
+)
 """Overrides of the toy run, which other runs that go on from it share."""
 TOY_SFT = ("sft.trainer.max_steps=12", "sft.trainer.logging_steps=1")
 
@@ -168,10 +205,29 @@ def toy(server: warm.Server) -> Path:
     """The folder of a run with a data set and an SFT policy, to be read only."""
     folder = Path(os.environ["KERNELRL_TESTS"]) / "toy"
     folder.mkdir(exist_ok=True)
-    for stage in ("curate", "sft"):  # one that has finished is left as it is
-        done = server.run(stage, *TOY, *TOY_SFT, f"output_dir={folder}", folder=folder)
-        assert done.returncode == 0, done.stderr
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process of this run of pytest may be making it
+        for stage in ("curate", "sft"):  # one that has finished is left as it is
+            done = server.run(stage, *TOY, *TOY_SFT, f"output_dir={folder}", folder=folder)
+            assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny() -> list[str]:
+    """Overrides with which a training goes on from a data set and a policy of two small layers, to be read only."""
+    from curated import training_config, write_data
+    from kernelrl import sft  # takes seconds to import
+
+    folder = Path(os.environ["KERNELRL_TESTS"]) / "tiny"
+    folder.mkdir(exist_ok=True)
+    with open(folder / ".lock", "a") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        cfg = training_config(folder, "sft.trainer.max_steps=1", "executor.timing=false")
+        if not (folder / "sft" / "done.json").exists():
+            write_data(cfg)
+            sft.run(cfg)
+    return [f"curate.folder={folder}/data", f"sft.folder={folder}/sft"]
 
 
 @pytest.fixture

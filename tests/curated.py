@@ -40,6 +40,7 @@ def training_config(folder: Path, *overrides: str) -> DictConfig:
             "grpo.trainer.per_device_train_batch_size=4",
             "grpo.trainer.num_generations=2",
             "grpo.trainer.max_completion_length=16",
+            "executor.draws=tests",  # the same inputs in every run, as in the tests of the executor
             f"executor.cache_dir={os.environ['KERNELRL_TESTS']}/cache",
             *overrides,
         ],
@@ -71,6 +72,7 @@ def triple(task: Task, proposal: Proposal, dialect: str, **verdict: object) -> R
         "task_id": task.id,
         "dialect": dialect,
         "teacher": "template",
+        "kernel_level": proposal.level,
         "completion": proposal.completion(),
         "reasoning": proposal.reasoning,
         "kernel": proposal.source,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import psutil
 
@@ -18,6 +19,10 @@ FAST = {
     **{"draws": "tests", "trials": 4, "min_pairs": 7, "max_pairs": 7, "memory_mb": 2048},
     **{"run_timeout_s": 5.0, "build_timeout_s": 300.0},  # a busy machine compiles slowly
 }
+
+Found = TypeVar("Found")
+PATIENCE_S = 600.0
+"""Time after which what a test waits for will not come (in seconds). A busy machine may need ten times as long."""
 
 
 def request(source: str | None, task: Task | str = REFERENCE, dialect: str = "cpp") -> Request:
@@ -79,11 +84,12 @@ def processes_of(engine: Executor) -> list[psutil.Process]:
     return psutil.Process(service.pid).children(recursive=True) if service else []
 
 
-def wait_for(condition: Callable[[], list[psutil.Process]]) -> list[psutil.Process]:
-    deadline = time.monotonic() + 60
+def wait_for(condition: Callable[[], Found]) -> Found:
+    """What the condition gives as soon as it gives something."""
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with contextlib.suppress(psutil.NoSuchProcess):
             if found := condition():
                 return found
         time.sleep(0.02)
-    raise AssertionError("waited a minute in vain")
+    raise AssertionError(f"waited {PATIENCE_S:g} s in vain")

@@ -16,7 +16,7 @@ from kernelrl.task import Task
 MODULE_FORMS = {  # functions of one tensor -> the module that calls them
     r"torch\.relu\(x\)": "nn.ReLU()",
     r"F\.relu6\(x\)": "nn.ReLU6()",
-    r"F\.leaky_relu\(x\)": "nn.LeakyReLU()",
+    r"F\.leaky_relu\(x, negative_slope=0.1\)": "nn.LeakyReLU(0.1)",
     r"F\.elu\(x\)": "nn.ELU()",
     r"torch\.sigmoid\(x\)": "nn.Sigmoid()",
     r"torch\.tanh\(x\)": "nn.Tanh()",

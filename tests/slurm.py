@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from executor_cases import PATIENCE_S
+
 NEEDED = ("slurmctld", "slurmd", "munged")
 CONFIG = """\
 ClusterName=test
@@ -105,7 +107,7 @@ class Slurm:
 
     def wait_until_idle(self) -> None:
         """Wait until all nodes are there and do nothing."""
-        wait_for(lambda: self.run("sinfo", "-hN", "-p", "work", "-o", "%T").split() == ["idle"] * len(self.nodes), 60)
+        wait_for(lambda: self.run("sinfo", "-hN", "-p", "work", "-o", "%T").split() == ["idle"] * len(self.nodes))
 
     def start_node(self, name: str) -> None:
         self._start(name, [*self.nodes[name], "slurmd", "-D", "-N", name, "-f", str(self.config)])
@@ -131,7 +133,7 @@ class Slurm:
         words = self.run("scontrol", "show", "job", job, "--oneliner").split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def finish(self, job: str, timeout_s: float = 300) -> dict[str, str]:
+    def finish(self, job: str) -> dict[str, str]:
         """Wait for a job's end; how it ended. A job that waits to be queued again does not have to wait for long."""
 
         def ended() -> bool:
@@ -140,7 +142,7 @@ class Slurm:
                 self.run("scontrol", "update", f"jobid={job}", "StartTime=now", check=False)
             return state["JobState"] not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED")
 
-        wait_for(ended, timeout_s)
+        wait_for(ended)
         return self.state(job)
 
     def _start(self, name: str, command: list[str]) -> None:
@@ -162,10 +164,10 @@ def has_namespaces() -> bool:
     return made and subprocess.run(["ip", "netns", "delete", "krl-probe"]).returncode == 0
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
-    until = time.monotonic() + timeout_s
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < until, f"waited {timeout_s} s in vain"
+        assert time.monotonic() < until, f"waited {PATIENCE_S:g} s in vain"
         time.sleep(0.5)
 
 

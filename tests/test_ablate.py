@@ -105,7 +105,7 @@ def test_what_nobody_measured_is_left_out(tmp_path):
         (["recipe=toy"], "ablate: nothing is varied; give several values"),
         (["recipe=toy", "reward=kernelrl,nonsense"], "no option 'nonsense' in config group 'reward'"),
         (["recipe=toy", "executor.trials=0,1"], "executor.trials=0: Input should be greater than 0"),
-        (["recipe=toy", "grpo.retest.above=1,2"], "grpo.retest.above=1: Input should be greater than 1"),
+        (["recipe=toy", "executor.retest_above=1,2"], "executor.retest_above=1: Input should be greater than 1"),
     ],
 )
 def test_an_arm_that_cannot_work_is_found_before_anything_runs(tmp_path, words, message):

@@ -1,10 +1,13 @@
 """What the benchmark scripts make of their runs."""
 
+import json
 from importlib.util import module_from_spec, spec_from_file_location
 from math import exp, log
 from pathlib import Path
 
 import pytest
+
+from kernelrl.verdict import Speedup, Verdict
 
 
 def load(name):
@@ -25,3 +28,35 @@ def test_a_run_is_one_observation_however_many_tasks_it_has():
     assert learning.over_runs("speedup", quotients)["value"] == pytest.approx(exp(log(1.21) / 2))
     assert learning.over_runs("correct", [*runs, {"value": None, "low": None, "high": None}])["value"] is None
     assert learning.over_runs("correct", runs[:1])["low"] is None
+
+
+def test_the_leaderboard_of_the_docs_is_that_of_the_file():
+    found = json.loads((Path(__file__).parents[1] / "benchmarks" / "results" / "suite.json").read_text())
+    assert load("suite").leaderboard(found) in (Path(__file__).parents[1] / "docs" / "results.md").read_text()
+
+
+def test_torch_compile_stands_where_it_compiles_and_fails_elsewhere():
+    suite = load("suite")
+    speedup = Speedup(median=0.5, low=0.4, high=0.6, pairs=7)
+    fields = {"task_id": "t", "candidate": "0", "status": "correct", "stage": "correct", "dialect": "python"}
+    eager = Verdict(**fields, device="cpu", reference_ms=4.0, candidate_ms=4.0, speedup=speedup, compiled_ms=2.0,
+                    speedup_compiled=speedup)  # fmt: skip
+    compiled = suite.as_compiled(eager)
+    assert compiled.speedup.median == 2.0 and compiled.candidate_ms == 2.0 and compiled.correct
+    failed = suite.as_compiled(Verdict(**fields, device="cpu", reference_ms=4.0, baseline="does not compile"))
+    assert failed.status == "compile_error" and failed.speedup is None
+
+
+def test_strategies_are_compared_by_runs_and_drawn_against_candidates(tmp_path):
+    """Two seeds: the difference is paired by seed, and its interval says how little two runs know."""
+    strategies = load("strategies")
+    runs = [{"solved": solved, "speedup_all": log(speedup)} for solved, speedup in ((0.5, 1.0), (0.7, 1.21))]
+    found = strategies.over_runs(runs)
+    assert found["solved"]["value"] == pytest.approx(0.6)
+    assert found["solved"]["low"] < 0 < 1 < found["solved"]["high"]
+    assert found["speedup_all"]["value"] == pytest.approx(1.1)
+    assert strategies.over_runs(runs[:1])["solved"]["low"] is None
+    curve = [{"solved": share} for share in (0.0, 0.5)]
+    with strategies.plots.saving(tmp_path):
+        strategies.plot([{"trained refine": curve, "search evolve": curve[:1]}] * 2)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".svg", ".pdf"}

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import datasets
+import pyarrow.parquet as pq
 import pytest
 
 from kernelrl import cli
@@ -45,6 +46,37 @@ def listed(capsys, *arguments):
 )
 def test_filters(run, capsys, filters, expected):
     assert listed(capsys, run, *filters) == expected
+
+
+def test_attempts_are_shown_below_the_one_that_they_go_on_from(tmp_path, capsys):
+    parents = {"s/0": None, "s/1": "s/0", "s/2": "s/1", "s/3": "s/0"}
+    turns = [0, 1, 2, 1]
+    records = [
+        RECORDS[0].model_copy(
+            update={"id": id, "stage": "search", "strategy": "refine", "turn": turn, "parent": parent}
+        )
+        for (id, parent), turn in zip(parents.items(), turns, strict=True)
+    ]
+    Ledger(tmp_path / "records").append(records)
+    assert main([str(tmp_path), "--tree"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "refine: 4 attempts" in lines[0]
+    assert [(line.index("s/"), line[line.index("s/") :][:3]) for line in lines[1:]] == [
+        (4, "s/0"),
+        (8, "s/1"),
+        (12, "s/2"),
+        (8, "s/3"),
+    ]
+
+
+def test_tables_of_an_older_version_are_read(run, capsys):
+    compact(run / "grpo" / "records")
+    (table,) = (run / "grpo" / "records").glob("*.parquet")
+    old = pq.read_table(table).drop_columns(["strategy", "turn", "parent"])
+    pq.write_table(old, table)
+    assert len(listed(capsys, run)) == len(RECORDS) == len(list(Ledger(run / "grpo" / "records")))
+    Ledger(run / "search" / "records").append([RECORDS[0].model_copy(update={"turn": 3})])
+    assert {record.turn for record in Query(run).records("")} == {None, 3}
 
 
 def test_a_sample_is_drawn_by_its_seed(run, capsys):

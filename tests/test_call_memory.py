@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import KERNELS, RIGHT
+from conftest import KERNELS, RIGHT, Kept
 from executor_cases import FAST, judge, request
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, ExecutorSettings, make_executor
@@ -19,9 +19,9 @@ from kernelrl.verdict import Verdict
 
 
 @pytest.fixture(scope="module")
-def executor(executor_cache: Path) -> Iterator[Executor]:
+def executor(executor_cache: Path, kept_executor: Kept) -> Iterator[Executor]:
     """The dynamic defences alone."""
-    with make_executor({**FAST, "cache_dir": str(executor_cache), "static_rules": False}) as engine:
+    with kept_executor({**FAST, "cache_dir": str(executor_cache), "static_rules": False}) as engine:
         yield engine
 
 
@@ -62,10 +62,12 @@ def test_what_the_process_names_as_its_memory_must_be_spans(executor: Executor) 
         assert rules(judge(executor, LYING.replace("{spans}", spans), dialect="python")) == {"forged_message"}
 
 
-def test_the_memory_of_a_call_is_overwritten_before_it() -> None:
+def test_the_memory_of_a_call_is_overwritten_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_memory, "FIRST_BYTES", 4096)
     memory = CallMemory(1 << 20)
     memory.overwrite([[0, 1 << 20]])
-    assert memory.copy(4096, 8).tolist() == [0] * 8, "what nobody has touched stays so"
+    assert memory.copy(64, 8).tolist() == [GARBAGE] * 8, "what the first call will take is filled"
+    assert memory.copy(8192, 8).tolist() == [0] * 8, "what nobody has touched stays so"
     os.pwrite(memory.fd, bytes(range(1, 101)) * 100, 4096)
     memory.overwrite([[0, 5000], [6000, 1 << 20]])
     assert set(memory.copy(4096, 5000 - 4096).tolist()) == {GARBAGE}
@@ -77,10 +79,37 @@ def test_the_memory_of_a_call_is_overwritten_before_it() -> None:
 
 def test_what_is_touched_beyond_all_measure_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_memory, "OVERWRITTEN_BYTES", 8192)
+    monkeypatch.setattr(call_memory, "FIRST_BYTES", 0)
     memory = CallMemory(1 << 20)
     os.pwrite(memory.fd, b"x" * (1 << 20), 0)
     memory.overwrite([[0, 1 << 20]])
     assert set(memory.copy(64, 8192).tolist()) == {GARBAGE} and not memory.copy(8256, (1 << 20) - 8256).any()
+
+
+def test_outputs_on_memory_that_nobody_has_filled_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_memory, "FIRST_BYTES", 4096)
+    monkeypatch.setattr(call_memory, "OVERWRITTEN_BYTES", 1 << 16)
+    memory = CallMemory(1 << 20)
+    memory.overwrite([[0, 1 << 20]])
+    assert not memory.lay_unfilled([(64, 4000)])
+    assert memory.lay_unfilled([(64, 4000), (4000, 8192)]), "its end was zero"
+    memory.overwrite([[0, 1 << 20]])
+    assert set(memory.copy(4000, 8192).tolist()) == {GARBAGE}
+    assert not memory.lay_unfilled([(64, 4000), (4000, 8192)]), "it is filled before the next call"
+    os.pwrite(memory.fd, b"x" * (1 << 19), 0)
+    memory.lay_unfilled([(300_000, 8192)])
+    memory.overwrite([[0, 1 << 20]])
+    assert not memory.lay_unfilled([(300_000, 8192)]), "whatever else is cleared"
+    assert not memory.copy(200_000, 8192).any()
+
+
+def test_a_kernel_that_takes_further_memory_in_each_call_finds_it_filled() -> None:
+    memory, unfilled = CallMemory(1 << 28), []
+    for call in range(8):
+        top = call * (1 << 23)
+        memory.overwrite([[top, 1 << 28]])
+        unfilled.append(memory.lay_unfilled([(top + (1 << 22), 1 << 22)]))
+    assert unfilled == [True, True, *[False] * 6]
 
 
 def test_memory_of_a_call_keeps_its_size() -> None:

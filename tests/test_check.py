@@ -8,7 +8,7 @@ from conftest import KERNELS, REFERENCE
 from kernelrl import dialects
 from kernelrl.commands import check
 from kernelrl.errors import KernelRLError, UserError
-from kernelrl.verdict import Verdict
+from kernelrl.verdict import Speedup, Verdict
 
 QUICK = ["executor.timing=false", "executor.trials=2"]
 
@@ -153,3 +153,19 @@ def test_no_compiler(kernel_files, monkeypatch, tmp_path):
 )
 def test_the_dialect_is_seen_from_the_imports(source, dialect):
     assert dialects.detect(source) == dialect
+
+
+def test_the_panel_shows_a_speedup_that_was_measured_again():
+    verdict = Verdict(
+        **{
+            "task_id": "t",
+            "candidate": "c",
+            "status": "correct",
+            "stage": "correct",
+            "dialect": "cpp",
+            "device": "cpu",
+        },
+        speedup=Speedup(median=2.0, low=1.9, high=2.1, pairs=9),
+        retest=Speedup(median=4.0, low=3.9, high=4.1, pairs=9),
+    )
+    assert dict(check._rows(verdict))["retest"].startswith("4.00 (3.90 to 4.10)")

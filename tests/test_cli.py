@@ -47,8 +47,8 @@ def test_help_of_a_tool(capsys, command):
         (
             ["xyz"],
             "error: unknown command 'xyz'; "
-            "choose one of curate, sft, grpo, eval, report, pipeline, ablate, launch, check, records, reward, status, "
-            "plan, executor, decontaminate, doctor\n",
+            "choose one of curate, sft, grpo, eval, search, report, pipeline, ablate, launch, check, compare, records, "
+            "reward, status, surrogate, plan, push, executor, decontaminate, doctor\n",
         ),
         (["sft", "modle=tiny"], "error: unknown override 'modle'; did you mean 'model'?\n"),
         (["sft", "recipe=tox"], "error: no option 'tox' in config group 'recipe'; did you mean 'toy'?\n"),

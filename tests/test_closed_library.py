@@ -6,7 +6,7 @@ Static rules are off, so that what is tested refuses by itself; each layer has a
 from __future__ import annotations
 
 import json
-import shutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +14,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from candidate_files import EXPLOITS, from_file
-from conftest import RIGHT
+from conftest import RIGHT, Kept, copied_cache
 from executor_cases import FAST, judge
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, make_executor
@@ -26,11 +27,15 @@ from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.engines import service
 from kernelrl.executor.legality.operators import only_moves
 from kernelrl.executor.processes import elf
-from kernelrl.executor.processes.closed_library import Mapping, closable, ranges_to_close
+from kernelrl.executor.processes.closed_library import Mapping, OpenCode, closable
 from kernelrl.executor.processes.note import Note
 
 LIBRARY = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-ATTACKS = [path for path in EXPLOITS if path.stem.startswith(("world_code_", "world_library_", "no_kernel_pages_"))]
+ATTACKS = [
+    path
+    for path in EXPLOITS
+    if path.stem.startswith(("world_code_", "world_library_", "no_kernel_pages_", "no_kernel_neighbour_"))
+]
 ATTACKS += [path for path in EXPLOITS if path.stem.startswith(("no_kernel_copies_", "world_writes_own_memory"))]
 ATTACKS += [path for path in EXPLOITS if path.stem in ("no_kernel_converts", "no_kernel_blas_by_ctypes",
                                                        "no_kernel_numpys_blas_by_ctypes", "no_kernel_thread_in_library",
@@ -49,8 +54,8 @@ class ModelNew(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def executor(executor_cache: Path) -> Iterator[Executor]:
-    with make_executor({**FAST, "cache_dir": str(executor_cache), "static_rules": False}) as engine:
+def executor(executor_cache: Path, kept_executor: Kept) -> Iterator[Executor]:
+    with kept_executor({**FAST, "cache_dir": str(executor_cache), "static_rules": False}) as engine:
         yield engine
 
 
@@ -69,7 +74,7 @@ def test_what_a_process_died_of_is_named(executor: Executor) -> None:
     [violation] = verdict.violations
     assert (violation.rule, violation.line) == ("library_operator", 7)
     assert violation.evidence == "aten::relu of libtorch_cpu.so"
-    assert verdict.layers == ("namespaces", "noexec", "landlock", "seccomp", "pages")
+    assert verdict.layers == ("namespaces", "noexec", "landlock", "seccomp", "clock", "pages")
 
 
 def test_open_pages_are_what_makes_the_difference(executor_cache: Path) -> None:
@@ -79,23 +84,47 @@ def test_open_pages_are_what_makes_the_difference(executor_cache: Path) -> None:
     assert verdict.correct and "pages" not in verdict.layers
 
 
-def test_a_page_that_an_allowed_operator_needs_is_learnt(
+def known_functions(executor: Executor, executor_cache: Path, cache: Path) -> tuple[Path, dict[str, Any]]:
+    """A copy of the list of functions that stay open, in another cache: where it is, and what it says."""
+    assert judge(executor, RIGHT).correct
+    copied_cache(executor_cache, cache)
+    newest = max((executor_cache / "pages").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    kept = cache / "pages" / newest.name  # another version may have left one of its own
+    return kept, json.loads(kept.read_text())
+
+
+def test_closed_functions_beside_open_ones_make_the_difference(
+    executor: Executor, executor_cache: Path, tmp_path: Path
+) -> None:
+    """With all functions open that share a page with a needed one, attacks by them are correct kernels."""
+    kept, known = known_functions(executor, executor_cache, tmp_path)
+    code = elf.code(str(LIBRARY))
+    assert code is not None
+    pages = {end // 4096 for _, end in known["copies"][str(LIBRARY)]}
+    neighbours = [[start, end] for start, end in code.spans.tolist() if start // 4096 in pages or end // 4096 in pages]
+    assert len(neighbours) > 5 * len(known["copies"][str(LIBRARY)])
+    known["copies"][str(LIBRARY)] = neighbours
+    kept.write_text(json.dumps(known))
+    attack = next(path for path in EXPLOITS if path.stem == "no_kernel_neighbour_transposes")
+    with make_executor({**FAST, "cache_dir": str(tmp_path)}) as engine:
+        [verdict] = engine.evaluate([from_file(attack)])
+    assert verdict.correct, verdict.feedback
+
+
+def test_a_function_that_an_allowed_operator_needs_is_learnt(
     executor: Executor, executor_cache: Path, tmp_path: Path
 ) -> None:
     """Forgotten is the second half of what copies need and views do not: the loops, behind the operators' own code."""
-    assert judge(executor, RIGHT).correct
-    shutil.copytree(executor_cache / "pages", tmp_path / "pages")
+    kept, known = known_functions(executor, executor_cache, tmp_path)
     copying = RIGHT.replace("x):\n        out", "x):\n        x = x.double().float()\n        out")
-    [kept] = (tmp_path / "pages").glob("*.json")
-    known = json.loads(kept.read_text())
-    of_copies = sorted(set(known["copies"][str(LIBRARY)]) - set(known["views"][str(LIBRARY)]))
-    forgotten = set(of_copies[len(of_copies) // 2 :])
-    known["copies"][str(LIBRARY)] = sorted(set(known["copies"][str(LIBRARY)]) - forgotten)
+    of_copies = [span for span in known["copies"][str(LIBRARY)] if span not in known["views"][str(LIBRARY)]]
+    forgotten = of_copies[len(of_copies) // 2 :]
+    known["copies"][str(LIBRARY)] = [span for span in known["copies"][str(LIBRARY)] if span not in forgotten]
     kept.write_text(json.dumps(known))
     with make_executor({**FAST, "cache_dir": str(tmp_path)}) as engine:
         verdict = judge(engine, copying)
     assert verdict.correct, verdict.feedback
-    learnt = set(json.loads(kept.read_text())["copies"][str(LIBRARY)]) & forgotten
+    learnt = [span for span in json.loads(kept.read_text())["copies"][str(LIBRARY)] if span in forgotten]
     assert len(forgotten) > 50 and 0 < len(learnt) < len(forgotten)
 
 
@@ -104,11 +133,11 @@ import ctypes, mmap, os, sys
 from pathlib import Path
 from kernelrl.executor.confinement import sandbox
 sandbox.leave_network()
-scratch, modules = Path(sys.argv[1]), Path(sys.argv[2])
-{switch}
-print(*sandbox.confine(scratch, sandbox.Limits(1 << 30, 1 << 20), (str(modules),), modules=modules))
+scratch, modules, readable = map(Path, sys.argv[1:])
 code = b"\\xb8\\x2a\\x00\\x00\\x00\\xc3".ljust(4096, b"\\0")
-(scratch / "code").write_bytes(code)
+(readable / "code").write_bytes(code)
+{switch}
+print(*sandbox.confine(scratch, sandbox.Limits(1 << 30, 1 << 20), (str(modules), str(readable)), modules=modules))
 def attempt(name, action):
     try:
         action()
@@ -122,7 +151,7 @@ anonymous = mmap.mmap(-1, 4096)
 buffer = ctypes.c_char.from_buffer(anonymous)
 def mapped(path):
     mmap.mmap(os.open(path, os.O_RDONLY), 4096, flags=mmap.MAP_PRIVATE, prot=5)
-attempt("map a file of its own", lambda: mapped(scratch / "code"))
+attempt("map a file", lambda: mapped(readable / "code"))
 attempt("map a library", lambda: mapped("/bin/sh"))
 attempt("map a module", lambda: mapped(modules / "module"))
 attempt("write a module", lambda: (modules / "module").write_bytes(code))
@@ -133,16 +162,11 @@ attempt("make memory executable", library)
 
 def confined(tmp_path: Path, switch: str = "") -> tuple[set[str], set[str]]:
     """Layers that hold, and what could be done, in a process confined like a candidate's."""
-    (tmp_path / "scratch").mkdir()
-    (tmp_path / "modules").mkdir()
+    folders = [tmp_path / name for name in ("scratch", "modules", "readable")]
+    for folder in folders:
+        folder.mkdir()
     (tmp_path / "modules" / "module").write_bytes(bytes(4096))
-    command = [
-        sys.executable,
-        "-c",
-        CONFINE.replace("{switch}", switch),
-        str(tmp_path / "scratch"),
-        str(tmp_path / "modules"),
-    ]
+    command = [sys.executable, "-c", CONFINE.replace("{switch}", switch), *map(str, folders)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     return set(lines[0].split()), {line.removeprefix("could ") for line in lines[1:]}
 
@@ -155,9 +179,9 @@ def test_a_confined_process_can_execute_its_modules_and_nothing_new(tmp_path: Pa
     ("switch", "layer", "possible"),
     [
         (
-            "sandbox._forbid_executable_files = lambda modules: False",
+            "sandbox._show_only = lambda *arguments: False",
             "noexec",
-            {"map a file of its own", "map a library"},
+            {"map a file", "map a library"},
         ),
         (
             "sandbox._filter_system_calls = lambda *arguments, **named: False",
@@ -173,14 +197,15 @@ def test_each_layer_is_what_forbids(tmp_path: Path, switch: str, layer: str, pos
 
 def test_device_files_do_not_switch_landlock_off(tmp_path: Path) -> None:
     """The kernel refuses a rule that gives a file the rights of a folder."""
-    switch = "sandbox._restrict_files = (lambda restrict: lambda scratch, readable, may_exec, cuda: "
-    switch += "restrict(scratch, readable, may_exec, True))(sandbox._restrict_files)\n"
+    switch = "sandbox._show_only = lambda *arguments: True\n"
+    switch += "sandbox._restrict_files = (lambda restrict: lambda readable, writable, may_exec, cuda: "
+    switch += "restrict(readable, writable, may_exec, True))(sandbox._restrict_files)\n"
     layers, _ = confined(tmp_path, switch + 'sandbox.cuda_devices = lambda: ["/dev/null", "/dev/zero", "/dev"]')
     assert "landlock" in layers
 
 
 def test_a_missing_layer_is_an_error_unless_it_is_allowed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    process = SimpleNamespace(layers=["namespaces", "noexec", "seccomp"], close=lambda: None)
+    process = SimpleNamespace(layers=["namespaces", "noexec", "seccomp", "clock"], close=lambda: None)
     monkeypatch.setattr(service, "Process", lambda *arguments: process)
     judges = object.__new__(service.Service)
     judges.__dict__ |= {"on_gpu": False, "threads": 1, "helper": "", "forkserver": None, "scratch": None}
@@ -192,11 +217,41 @@ def test_a_missing_layer_is_an_error_unless_it_is_allowed_by_name(monkeypatch: p
     assert judges._fork() is process
 
 
-def test_what_is_closed_is_all_but_the_needed_pages() -> None:
-    shown = [Mapping(0x10000, 0x15000, 0x3000, "a"), Mapping(0x20000, 0x22000, 0x9000, "b")]
-    ranges = ranges_to_close(shown, {"a": [1, 3, 5, 6, 99]})
-    assert ranges == [[0x11000, 0x1000], [0x14000, 0x1000], [0x20000, 0x2000]]
-    assert not ranges_to_close([Mapping(0x10000, 0x11000, 0x3000, "a")], {"a": [3]})
+def test_what_is_mapped_over_a_library_holds_the_needed_functions_and_traps(tmp_path: Path) -> None:
+    library = str(LIBRARY)
+    code = elf.code(library)
+    assert code is not None
+    held = np.memmap(library, dtype=np.uint8, mode="r")
+    middle = len(code.spans) // 2
+    needed = code.spans[[middle, middle + 2, middle + 100_000]].tolist()
+    written = OpenCode.write(tmp_path, {library: needed})
+    content = np.fromfile(written.path, dtype=np.uint8)
+    near, far = written.parts[library]
+    for start, end, at in (near, far):
+        open_bytes = np.zeros(end - start, bool)
+        for low, high in needed:
+            if start <= low < end:
+                open_bytes[low - start : high - start] = True
+        part = content[at : at + end - start]
+        assert (part == np.where(open_bytes, held[start:end], 0xCC)).all()
+    shown = [Mapping(0x10000000, 0x10000000 + near[1], 0, library), Mapping(0, 4096, 0, "another")]
+    assert written.placed(shown) == [[0x10000000 + near[0], near[1] - near[0], near[2]]]
+    from_within = [Mapping(0x5000, 0x6000, near[1] - 4096, library)]
+    assert written.placed(from_within) == [[0x5000, 4096, near[2] + near[1] - near[0] - 4096]]
+
+
+def test_code_is_divided_into_functions_whether_they_are_exported_or_not() -> None:
+    code, functions = elf.code(str(LIBRARY)), elf.functions(str(LIBRARY))
+    assert code is not None and functions is not None
+    starts, ends = code.spans.T
+    assert (starts[1:] >= ends[:-1]).all() and (ends > starts).all()
+    assert (ends - starts).sum() == sum(end - start for start, end in code.sections), "all code is in some function"
+    name = "at::_ops::relu::call"
+    [place] = functions.places_of(re.compile(name))
+    span = code.at(place)
+    assert span is not None and span[0] == place
+    assert functions.at(span[1] - 1) == name != functions.at(span[1])
+    assert len(code.spans) > 300_000 and code.at(0) is None
 
 
 def test_unknown_libraries_are_closed() -> None:
@@ -222,7 +277,7 @@ def test_a_note_outlives_what_is_written_to_it() -> None:
     written = Note(note.fd)
     written.begin({"name": "aten::view", "args": []})
     written.begin({"name": "aten::mm", "args": ["x" * 100_000]})
-    written._memory[12:13] = b"\xff"
+    written._memory[20:21] = b"\xff"
     assert note.operators() == [] and note.fault() is None
     written.clear()
     written.begin({"name": "aten::view", "args": []})

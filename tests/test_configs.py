@@ -17,7 +17,8 @@ NEEDED = {
     ("model", "hf"): ["model.name=some/model"],
     ("import", "kernelbench_run"): ["import.folder=runs/name"],
     **{
-        ("tasks", source): ["tasks.path=some/folder"]
+        (group, source): ["tasks.path=some/folder"]
+        for group in ("tasks", "channel")
         for source in ("modules", "multikernelbench", "robust_kbench", "table", "tritonbench")
     },
 }
@@ -53,7 +54,7 @@ def test_the_executor_config_shows_every_setting_with_its_default():
         ("modle=tiny", "unknown override 'modle'; did you mean 'model'?"),
         ("seeed=1", "unknown override 'seeed'; did you mean 'seed'?"),
         ("model=tinny", "no option 'tinny' in config group 'model'; did you mean 'tiny'?"),
-        ("tracker=x", "no option 'x' in config group 'tracker'; choose one of none, wandb"),
+        ("tracker=x", "no option 'x' in config group 'tracker'; choose one of none, tensorboard, trackio, wandb"),
         ("sft.trainer.lerning_rate=1", "did you mean 'sft.trainer.learning_rate'?"),
         ("trials=3", "unknown override 'trials'; did you mean 'executor.trials'?"),
         ("~modl", "unknown override 'modl'; did you mean 'model'?"),

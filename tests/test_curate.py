@@ -2,28 +2,38 @@
 
 import json
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import datasets
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
+from chat_server import answer
 from curated import training_config, triple
 from kernelrl.candidate import Completion
 from kernelrl.data import curate, sources
 from kernelrl.data.build import DROPPED, PROPOSALS, TASKS
 from kernelrl.data.manifest import digest_rows
+from kernelrl.data.preferences import labels, pairs, refinements
+from kernelrl.data.revisions import require_same
+from kernelrl.data.shards import merge
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, SFT_COLUMNS, TASK_COLUMNS, read_table, write_table
-from kernelrl.data.teachers import Proposal, Teacher
-from kernelrl.data.verification import propose
-from kernelrl.errors import UserError
+from kernelrl.data.teachers import Proposal, Teacher, make_teacher
+from kernelrl.data.verification import Verifier, propose
+from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.executor.api import Request, not_known
-from kernelrl.records import Ledger, digest, write_json
+from kernelrl.records import Ledger, Record, digest, write_json
 from kernelrl.runs.preflight import require_all
+from kernelrl.strategies.refine import AGAIN
 from kernelrl.task import Task
-from kernelrl.verdict import Speedup
+from kernelrl.verdict import Speedup, TrialError, Verdict
 
+HERE = {"dialect": "cpp", "device": "cpu", "machine": "here"}
 SMALL = ["tasks.num_train=5", "tasks.num_heldout=2", "curate.num_triples=3", "curate.num_heldout_triples=1"]
 
 
@@ -33,6 +43,13 @@ def read_json(path):
 
 def dropped(folder):
     return [json.loads(line) for line in (folder / DROPPED).read_text().splitlines()]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept_executor(kept_executor):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curate, "make_executor", kept_executor)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +93,9 @@ def test_every_task_and_proposal_is_a_row_or_has_a_reason(built):
     assert summary["proposals"] == summary["triples"] + summary["triples_heldout"] + len(proposals)
     assert (summary["triples"], summary["triples_heldout"], summary["tasks_train"]) == (3, 1, 5)
     ids = [record.id for record in Ledger(Path(cfg.curate.verified) / "records")]
-    assert len(ids) == len(set(ids)) == summary["proposals"] == sum(summary["proposals_by_status"].values())
+    written = {row["record"] for row in read_table(Path(cfg.curate.verified) / PROPOSALS, ["record"])}
+    assert len(ids) == len(set(ids)) and written <= set(ids)  # some more were under way when there were enough
+    assert len(written) == summary["proposals"] == sum(summary["proposals_by_status"].values())
 
 
 def test_the_folder_is_a_data_set_with_a_card(built, tmp_path):
@@ -109,7 +128,7 @@ def test_the_manifest_names_every_file_and_setting(built):
         assert digest_rows(folder / name) == rows
     verification = manifest["settings"]["verification"]
     assert verification["seed"] == 0 and verification["tasks"]["num_train"] == 5 and verification["executor"]["trials"]
-    assert manifest["settings"]["selection"]["selection"] == {"name": "all"}
+    assert manifest["settings"]["selection"]["selection"] == {"name": "all", "levels": "best"}
     assert manifest["machines"] and str(folder) not in json.dumps(manifest)
 
 
@@ -149,13 +168,64 @@ def test_what_the_executor_could_not_judge_is_judged_again(built, tmp_path):
     assert read_json(Path(again.curate.folder) / "summary.json")["proposals_by_status"].keys() == {"correct"}
 
 
+def test_a_finished_stage_asks_again_what_got_no_answer(built, tmp_path, serve):
+    """A run that ends with some questions unanswered opens again; with too many it does not end."""
+    kernel = make_teacher(OmegaConf.create({"name": "template"}), "cpp")
+    verified = Path(built[0].curate.verified)
+    tasks = [Task.model_validate_json(row["task"]) for row in read_table(verified / TASKS, ["task"])[:5]]
+    *told, last = [answer(kernel.propose(task, "cpp")[0].completion()) for task in tasks]
+    server = serve(*told, (500, "{}"))
+
+    def config(**changes):
+        fields = {"base_url": server.url, "model": "m", "samples": 1, "retries": 0, "concurrency": 1, "label": None}
+        fields |= {"cache_dir": tmp_path / "answers", "style": "short"}
+        teacher = [f"teacher.{key}={'null' if value is None else value}" for key, value in fields.items()]
+        wanted = [*SMALL[:2], "curate.num_triples=null", "curate.num_heldout_triples=0"]
+        wanted.append(f"executor.cache_dir={built[0].executor.cache_dir}")
+        return training_config(tmp_path, "teacher=llm", *teacher, *wanted, *(f"{k}={v}" for k, v in changes.items()))
+
+    with pytest.raises(InfrastructureError, match=r"1 of 5 questions to teachers have no answer: 1 HTTP 500"):
+        curate.run(config())
+    few = {"curate.max_failed": 0.5}
+    server.script = [(500, "{}")]
+    row = read_table(curate.run(config(**few)) / "sft_train.parquet", SFT_COLUMNS.names)[0]
+    before = (tmp_path / "data" / "sft_train.parquet").stat().st_mtime_ns
+    proposals = tmp_path / "verified" / PROPOSALS
+    assert len(read_table(proposals, ["kernel"])) == 4
+    assert (row["teacher"], row["model"], row["finish"], row["prompt_tokens"]) == ("llm: m", "m", "stop", 1000)
+    assert json.loads(row["request"])["seed"] == 0 and row["kernel_level"] is None
+    figures = read_json(tmp_path / "verified" / "done.json")
+    assert (figures["questions"], figures["unanswered"]) == (5, 1)
+
+    asked = len(server.requests)
+    curate.run(config(**few | {"curate.reopen": "false"}))
+    assert len(server.requests) == asked
+    server.script = [last]
+    curate.run(config(**few))
+    assert len(read_table(proposals, ["kernel"])) == 5
+    assert (tmp_path / "data" / "sft_train.parquet").stat().st_mtime_ns > before
+    assert len(server.requests) == asked + 1 and read_json(tmp_path / "verified" / "done.json")["unanswered"] == 0
+    curate.run(config(**few))
+    assert len(server.requests) == asked + 1
+
+
+def test_two_teachers_of_one_name_are_refused(tmp_path):
+    cfg = training_config(tmp_path, "teacher=llm", "teacher.model=m")
+    teacher = OmegaConf.to_container(cfg.teacher, resolve=True)
+    cfg.curate.teachers = [{"teacher": teacher, "dialects": ["cpp"]} for _ in range(2)]
+    with pytest.raises(UserError, match=r"2 are called 'llm: m' in cpp; give each a label of its own"):
+        curate.make_teachers(cfg)
+    cfg.curate.teachers[1].teacher.label = "second"
+    assert [teacher.name for teacher, _ in curate.make_teachers(cfg)] == ["llm: m", "second"]
+
+
 def test_a_kernel_without_reasoning_is_no_triple(built, tmp_path):
     cfg, folder = built
     overrides = [f"curate.verified={cfg.curate.verified}", f"executor.cache_dir={tmp_path}"]
     lengths = sorted(row["reasoning_tokens"] for row in read_table(folder / "sft_train.parquet", ["reasoning_tokens"]))
     other = training_config(tmp_path, *SMALL, *overrides, f"curate.min_reasoning={lengths[-1]}")
     rows = read_table(curate.run(other) / "sft_train.parquet", ["reasoning_tokens"])
-    assert [row["reasoning_tokens"] for row in rows] == [length for length in lengths if length == lengths[-1]]
+    assert rows and all(row["reasoning_tokens"] >= lengths[-1] for row in rows)
     assert {"reasoning too short"} <= {line["why"] for line in dropped(Path(other.curate.folder))}
 
 
@@ -200,6 +270,7 @@ def test_tasks_without_triples(tmp_path):
     assert "none is in this set" in (folder / "README.md").read_text()
 
 
+SIDES = ("chosen", "rejected")
 SPEEDUPS = {"brief": (1.0, 2.0, 8.0), "long": (2.0, 1.0, 1.5)}
 """Of the two kernels of the first, second and third task; the others have none."""
 
@@ -252,17 +323,189 @@ def test_every_ablation_of_one_verification(verified, tmp_path, selection, expec
     assert (folder / "plots" / "speedups.png").exists() == any(row["verdict"]["speedup"] for row in rows)
 
 
+def test_preference_pairs_are_told_apart_by_verdict_speed_or_level(tmp_path):
+    tasks = {name: Task(id=name, source="x = 1\n") for name in ("failed", "slow", "near", "level")}
+
+    def row(name, text, level=None, **verdict):
+        return {"split": "train"} | triple(
+            tasks[name], Proposal("why", f"class ModelNew: {text}\n", level), "cpp", **verdict
+        )
+
+    def timed(low, high):
+        return Speedup(median=(low + high) / 2, low=low, high=high, pairs=7)
+
+    rows = [row("failed", "good"), row("failed", "bad", status="incorrect", stage="ran")]
+    rows += [row("failed", "lost", status="infrastructure", stage="none", fault="executor")]
+    rows += [row("slow", "slow", speedup=timed(0.9, 1.1)), row("slow", "fast", speedup=timed(2.0, 2.2))]
+    rows += [row("near", "one", speedup=timed(0.9, 1.1)), row("near", "two", speedup=timed(1.0, 1.2))]
+    rows += [row("level", "fused", "fused"), row("level", "naive", "naive")]
+    write_table(tmp_path / PROPOSALS, rows, PROPOSAL_COLUMNS)
+    found = [
+        (
+            each["task_id"],
+            each["why"],
+            *(Completion.parse(each[side][0]["content"]).source.split()[2] for side in SIDES),
+        )
+        for each in pairs(tmp_path, tasks, "short")
+    ]
+    assert found == [
+        ("failed", "incorrect", "good", "bad"),
+        ("slow", "slower", "fast", "slow"),
+        ("level", "lower level", "fused", "naive"),
+    ]
+
+
+def test_wrong_attempts_become_refinements_and_all_become_labels(tmp_path):
+    """A refinement shows the wrong kernel without its reasoning, what the verdict says, and a kernel that is right."""
+    tasks = {name: Task(id=name, source="x = 1\n") for name in ("mended", "never")}
+    ledger = Ledger(tmp_path / "records")
+
+    def row(name, text, teacher="llm: a", **verdict):
+        written = triple(tasks[name], Proposal("why", f"class ModelNew: {text}\n"), "cpp", **verdict)
+        return {"split": "train"} | written | {"teacher": teacher, "record": f"curate/{name}/{text}"}
+
+    wrong = {"status": "incorrect", "stage": "ran"}
+    rows = [row("mended", "other", "llm: b"), row("mended", "bad", **wrong), row("mended", "good")]
+    rows += [
+        row("never", "bad", **wrong),
+        row("never", "lost", status="infrastructure", stage="none", fault="executor"),
+    ]
+    write_table(tmp_path / PROPOSALS, rows, PROPOSAL_COLUMNS)
+    error = TrialError(trial=0, kind="shape", message="output has shape [2], expected [3]")
+    verdict = Verdict(task_id="mended", candidate="c", **wrong, **HERE, errors=(error,), trials=1)
+    ledger.append(
+        Record(
+            **{"id": each["record"], "stage": "curate", "step": 0, "policy": "p", "task_id": "mended", "prompt": ""},
+            **{"completion": each["completion"], "verdict": verdict, "machine": "here", "version": "0"},
+        )
+        for each in rows
+    )
+    (refined,) = refinements(tmp_path, tasks, "short")
+    question, attempt, heard = refined["prompt"]
+    assert [message["role"] for message in refined["prompt"]] == ["user", "assistant", "user"]
+    assert "class ModelNew: bad" in attempt["content"] and "why" not in attempt["content"]
+    assert "output has shape [2], expected [3]" in heard["content"] and heard["content"].endswith(AGAIN)
+    assert Completion.parse(refined["completion"][0]["content"]).source == "class ModelNew: good\n"
+    assert (refined["status"], refined["wrong_record"]) == ("incorrect", "curate/mended/bad")
+    assert [(each["record"], each["label"]) for each in labels(tmp_path, tasks, "short")] == [
+        ("curate/mended/other", True),
+        ("curate/mended/bad", False),
+        ("curate/mended/good", True),
+        ("curate/never/bad", False),
+    ]
+
+
+def test_a_source_that_moved_between_two_runs_is_one_line(tmp_path):
+    require_same(tmp_path, {"abc", None})
+    require_same(tmp_path, {"abc"})
+    with pytest.raises(UserError, match=r"source is now at def, and .* was begun at abc: go back to that"):
+        require_same(tmp_path, {"def"})
+
+
+def test_a_limit_of_cost_may_be_raised_for_a_run_that_goes_on(tmp_path):
+    """What does not decide an answer, such as where the server is, is no other setting; the model is."""
+
+    def settings(*words):
+        return curate._settings(training_config(tmp_path, "teacher=llm", "teacher.model=m", *words))
+
+    assert settings() == settings("teacher.max_cost=3", "teacher.base_url=http://elsewhere/v1", "teacher.concurrency=2")
+    assert settings() != settings("teacher.model=other")
+
+
 def test_a_contamination_report_is_taken_along(verified, tmp_path):
     report = {
         "tasks": 6,
         "benchmarks": [{"name": "heldout", "tasks": 1, "matched_by_kind": {"exact": 2, "graph": 1}, "dropped": 3}],
-        "not_compared": ["KernelBench"],
+        "notes": ["not compared: KernelBench"],
     }
     write_json(verified / "contamination.json", report)
     folder = curate.run(training_config(tmp_path, "curate.timing=true", "tasks.num_train=6"))
     assert read_json(folder / "contamination.json") == report
     page = (folder / "README.md").read_text()
-    assert "| heldout | 1 | 2 | 1 | 3 |" in page and "Not compared with: KernelBench." in page
+    assert "| heldout | 1 | 2 | 1 | 3 |" in page and "Not compared: KernelBench." in page
+
+
+def test_shards_are_verified_apart_and_merged(built, tmp_path):
+    """Two shares with tasks of their own make one folder, from which the data set is selected as always."""
+
+    def config(*words):
+        cache = f"executor.cache_dir={built[0].executor.cache_dir}"
+        return training_config(tmp_path, *SMALL, cache, "curate.num_triples=4", "curate.num_heldout_triples=0", *words)
+
+    first = curate.run(config("curate.shard=1/2"))
+    assert first == tmp_path / "verified" / "shard-1-of-2"
+    with pytest.raises(UserError, match=r"curate merge: 2/2 of .* not finished; .* curate.shard=2/2"):
+        curate.run(config("curate.merge=true"))
+    second = curate.run(config("curate.shard=2/2"))
+    with pytest.raises(UserError, match=r"other settings \(seed"):
+        curate.run(config("curate.merge=true", "seed=1"))
+    folder = curate.run(config("curate.merge=true"))
+    tasks = [{row["task"] for row in read_table(path / TASKS, ["task"])} for path in (first, second)]
+    assert tasks[0] and tasks[1] and not tasks[0] & tasks[1]
+    assert {row["task"] for row in read_table(tmp_path / "verified" / TASKS, ["task"])} == tasks[0] | tasks[1]
+    summary, parts = read_json(folder / "summary.json"), [read_json(path / "done.json") for path in (first, second)]
+    for name in ("tasks_drawn", "tasks_train", "tasks_heldout", "proposals", "questions"):
+        assert summary[name] == sum(part[name] for part in parts)
+    assert summary["triples"] == 4 and summary["tasks_heldout"] == 2
+    assert len(list(Ledger(tmp_path / "verified" / "records"))) >= summary["proposals"]
+    report = read_json(folder / "contamination.json")
+    assert report["tasks"] == sum(read_json(path / "contamination.json")["tasks"] for path in (first, second))
+
+
+def test_shards_of_two_divisions_are_not_merged(tmp_path):
+    for name in ("shard-1-of-2", "shard-1-of-8"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match=r"curate merge: .* holds shards of 2 and of 8; delete some"):
+        merge(tmp_path, {})
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "half"])
+def test_a_shard_is_one_of_several(text, tmp_path):
+    with pytest.raises(UserError, match=f"curate.shard={text}: give the number of the share"):
+        curate.run(training_config(tmp_path, f"curate.shard={text}"))
+
+
+class Judge:
+    """An executor that waits where it is told to, and finds every kernel right."""
+
+    def __init__(self, wait_for=None):
+        self.wait_for, self.judged = wait_for or {}, defaultdict(Event)
+
+    def health(self):
+        return [SimpleNamespace(alive=True)]
+
+    def stream(self, requests):
+        for index, request in enumerate(requests):
+            id = request.task.id
+            if id in self.wait_for:
+                assert self.judged[self.wait_for[id]].wait(600), f"{id} waits for {self.wait_for[id]} in vain"
+            self.judged[id].set()
+            yield index, Verdict(task_id=id, candidate="c", status="correct", stage="correct", **HERE)
+
+
+class Echo(Teacher):
+    name, dialects = "echo", frozenset({"cpp"})
+
+    def propose(self, task, dialect):
+        return [Proposal("because", f"{task.id} {number}\n") for number in range(2)]
+
+
+ECHOED = [Task(id=f"t{number}", source="") for number in range(12)]
+
+
+def test_verification_does_not_wait_for_a_whole_batch(tmp_path):
+    """Its window slides on: what lies beyond it is begun as soon as its first task is done."""
+    verifier = Verifier(Judge({"t0": "t7", "t1": "t8"}), Ledger(tmp_path / "records"), "short", workers=1)
+    verified = list(verifier.verify(ECHOED, [(Echo(), "cpp")], None, "verifying"))
+    assert [proposed.task.id for proposed, _ in verified] == [task.id for task in ECHOED for _ in range(2)]
+    assert len(list(Ledger(tmp_path / "records"))) == 24
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+def test_what_is_verified_does_not_depend_on_how_many_judge(workers, tmp_path):
+    verifier = Verifier(Judge(), Ledger(tmp_path / "records"), "short", workers)
+    verified = list(verifier.verify(ECHOED, [(Echo(), "cpp")], 5, "verifying"))
+    assert [proposed.task.id for proposed, _ in verified] == ["t0", "t0", "t1", "t1", "t2", "t2"]
 
 
 def test_several_teachers_and_dialects_are_asked_task_by_task():
@@ -314,3 +557,21 @@ def test_killed_at_any_moment_it_ends_with_the_same_rows(tmp_path, server):
     assert read_json(folder / "manifest.json") == manifest
     shutil.rmtree(whole.curate.folder)  # selection alone gives them too
     assert read_json(curate.run(whole) / "manifest.json") == manifest
+
+
+@pytest.mark.parametrize("checks", [(), ("memory",)])
+def test_a_second_look_that_never_works_is_noticed(checks, tmp_path, monkeypatch, caplog):
+    """Checks that are passed are counted; with none among right kernels there is a warning."""
+    cfg = training_config(tmp_path, "curate.sanitize=true", "curate.num_heldout_triples=0")
+    verdict = Verdict(task_id="t", candidate="c", status="correct", stage="correct", **HERE, checks=checks)
+    proposed = SimpleNamespace(
+        **{"task": SimpleNamespace(id="t"), "dialect": "cpp", "teacher": "template", "id": "curate/t"},
+        proposal=SimpleNamespace(completion=str, reasoning="", source="kernel", level=None, asked=None),
+    )
+    verifier = SimpleNamespace(verify=lambda *_: [(proposed, verdict)])
+    monkeypatch.setattr(curate, "make_executor", nullcontext)
+    monkeypatch.setattr(curate, "Heartbeat", lambda *_: nullcontext())
+    monkeypatch.setattr(curate, "Verifier", lambda *_: verifier)
+    figures = curate._verify(cfg, None, [], [], [], tmp_path)
+    assert figures["proposals_by_check"] == dict.fromkeys(checks, 2)
+    assert ("none of 2 right kernels has passed a check" in caplog.text) == (not checks)

@@ -7,13 +7,13 @@ from kernelrl import dialects
 from kernelrl.candidate import Candidate, Completion
 from kernelrl.data import sources
 from kernelrl.data.filters import FilterSettings, probe
-from kernelrl.data.operators import CATEGORIES, OPERATORS, category_of
-from kernelrl.data.sources.synthetic import make_task
-from kernelrl.data.tables import TASK_COLUMNS, iterate_table, read_table, write_table
+from kernelrl.data.graph.chain import CATEGORIES, OPERATORS, category_of, make_task
+from kernelrl.data.stored import StoredTasks
+from kernelrl.data.tables import DRAWN_COLUMNS, TASK_COLUMNS, iterate_table, read_table, write_table
 from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
-from kernelrl.executor import make_executor
 from kernelrl.executor.api import Request
+from kernelrl.task import Task
 
 SETTINGS = {
     "source": "synthetic",
@@ -65,6 +65,14 @@ def test_only_the_operators_asked_for():
     assert {name for task in tasks for name in task.ops} == set(names)
     with pytest.raises(UserError, match=r"tasks.operators: 'rellu' is not known; choose from relu"):
         load(operators=["rellu"])
+
+
+def test_a_category_without_an_operator_is_named():
+    with pytest.raises(UserError, match="has no operator of broadcast: add one of add_bias, mul_gain, scale_rows"):
+        load(operators=["relu", "softmax"])
+    with pytest.raises(UserError, match="has no operator of reduction or loss: add one of sum"):
+        load(operators=["relu", "softmax", "add_bias"])
+    assert load(operators=["relu", "tanh", "softmax", "add_bias", "sum"], num_train=4, num_heldout=1).train
 
 
 def test_unknown_source_and_teacher():
@@ -130,7 +138,7 @@ def test_the_teacher_writes_other_kernels_for_a_program_whose_operators_are_not_
     assert propose(task.model_copy(update={"ops": ()}))[0].level == "tiled"
 
 
-def test_the_teachers_kernels_are_correct(executor_cache):
+def test_the_teachers_kernels_are_correct(executor_cache, kept_executor):
     compositions = [
         ("matmul", "gelu", "softmax", "mse_loss"),
         ("layer_norm", "rms_norm", "center", "log_softmax", "logsumexp"),
@@ -144,7 +152,7 @@ def test_the_teachers_kernels_are_correct(executor_cache):
         for proposal in propose(task):
             candidate = Candidate(source=proposal.source, dialect="cpp")
             requests.append(Request(task=task, candidate=candidate, dialect="cpp"))
-    with make_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
+    with kept_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
         assert [verdict.status for verdict in executor.evaluate(requests)] == ["correct"] * len(requests)
 
 
@@ -160,6 +168,19 @@ def test_tables_name_what_is_wrong(tmp_path):
         read_table(path, ["prompt", "completion", "kernel"])
     with pytest.raises(UserError, match=r"it has no rows"):
         read_table(path, ["prompt"])
+
+
+def test_stored_tasks_are_a_sequence_that_is_read_from_disk(tmp_path):
+    tasks = [Task(id=f"t{number}", source="x = 1\n") for number in range(9)]
+    splits = ("train", "train", "heldout") * 3
+    rows = [{"split": split, "task": task.model_dump_json()} for split, task in zip(splits, tasks, strict=True)]
+    write_table(tmp_path / "tasks.parquet", rows, DRAWN_COLUMNS)
+    train, heldout = (StoredTasks(tmp_path / "tasks.parquet", split) for split in ("train", "heldout"))
+    assert (len(train), len(heldout)) == (6, 3)
+    assert list(heldout) == [tasks[2], tasks[5], tasks[8]] == list(heldout)
+    assert (train[0], train[-1], heldout[1:]) == (tasks[0], tasks[7], [tasks[5], tasks[8]])
+    with pytest.raises(IndexError):
+        train[6]
 
 
 def test_tables_are_written_in_pieces_and_stay_in_order(tmp_path):

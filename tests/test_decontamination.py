@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 import module_tasks
@@ -13,11 +14,14 @@ from kernelrl import cli
 from kernelrl.configs import compose_config
 from kernelrl.data import decontamination
 from kernelrl.data.decontamination import Benchmark, Settings, find
+from kernelrl.data.decontamination import known as known_benchmarks
+from kernelrl.data.decontamination.fingerprint import fingerprint_all
+from kernelrl.data.decontamination.known import read_known, write_known
 from kernelrl.data.decontamination.near import jaccard, shingles
 from kernelrl.data.decontamination.program import normalise
 from kernelrl.data.decontamination.settings import KINDS
 from kernelrl.data.decontamination.trace import trace
-from kernelrl.data.sources.synthetic import make_task
+from kernelrl.data.graph.chain import make_task
 from kernelrl.data.tables import TASK_COLUMNS, write_table
 from kernelrl.errors import UserError
 from kernelrl.task import Task
@@ -151,9 +155,13 @@ def test_graphs_see_through_the_way_of_writing(one, other, settings):
 
 
 def test_a_result_written_into_a_part_is_not_the_whole():
-    written = trace(program("x[0] = 1.0\nreturn x.relu()"))
-    assert "written" in written.labels
-    assert trace(program("return x.relu()")).labels != written.labels
+    written, whole = trace(program("x[0] = 1.0\nreturn x.relu()")), trace(program("return x.relu()"))
+    assert len(written.labels) > len(whole.labels) and "relu" in written.labels
+
+
+def test_an_operator_counts_as_one_however_many_it_is_made_of():
+    assert trace(program("return F.silu(x)")).operators == trace(program("return F.hardswish(x)")).operators == 1
+    assert trace(program("return F.linear(F.silu(x), y) + 1")).operators == 3
 
 
 def test_the_normalised_program_forgets_names_order_and_dead_code():
@@ -199,7 +207,8 @@ def test_data_dependent_programs_are_traced_on_real_tensors():
 
 
 def test_apply_keeps_the_others_and_writes_what_it_dropped(tmp_path, settings):
-    cfg = compose_config("curate", [f"decontamination.cache_dir={settings.cache_dir}"]).decontamination
+    words = [f"decontamination.cache_dir={settings.cache_dir}", "decontamination.known=[]"]
+    cfg = compose_config("curate", words).decontamination
     leaked, fine = task("leaked", "return torch.relu(x) + y"), task("fine", "return torch.tanh(x) @ y.T")
     heldout = Benchmark("held-out", (task("theirs", "return y + x.relu()", size=32),))
     kept, report = decontamination.apply([leaked, fine], [heldout], cfg, tmp_path)
@@ -208,7 +217,7 @@ def test_apply_keeps_the_others_and_writes_what_it_dropped(tmp_path, settings):
     assert [Task.model_validate_json(it) for it in (tmp_path / "contaminated.jsonl").read_text().splitlines()] == [
         leaked
     ]
-    assert report["not_compared"] == ["KernelBench", "MultiKernelBench", "TritonBench", "robust-kbench"]
+    assert "not compared: KernelBench, MultiKernelBench, TritonBench, robust-kbench" in report["notes"]
     [entry] = report["benchmarks"]
     assert entry["matched_by_kind"] == {kind: int(kind == "graph") for kind in KINDS}
     with pytest.raises(UserError, match="two benchmarks are named 'held-out'"):
@@ -217,12 +226,49 @@ def test_apply_keeps_the_others_and_writes_what_it_dropped(tmp_path, settings):
         decontamination.apply([fine, leaked.model_copy(update={"id": "fine"})], [heldout], cfg, tmp_path)
 
 
-def test_a_benchmark_counts_as_given_by_its_name_or_its_tasks_origin(tmp_path):
-    cfg = OmegaConf.create({"cache_dir": str(tmp_path), "workers": 1})
-    tasks = (task("a", "return x + y").model_copy(update={"origin": "robust-kbench"}),)
-    benchmarks = [Benchmark("level1", tasks, "data/KernelBench/level1")]
-    _, report = decontamination.compare([], benchmarks, cfg)
-    assert report["not_compared"] == ["MultiKernelBench", "TritonBench"]
+KNOWN = program("return F.softmax(torch.matmul(x, y.T).relu(), dim=1)", inputs="torch.randn(64, N), torch.randn(64, N)")
+
+
+@pytest.fixture
+def known(tmp_path, monkeypatch, settings):
+    """The file of known benchmarks, with one task in it."""
+    header = {"torch": torch.__version__, "shingle": 3, "permutations": 128, "revisions": {"KernelBench": None}}
+    ((_, fingerprint),) = fingerprint_all([KNOWN], settings, "fingerprints")
+    write_known(tmp_path / "known.gz", header, [("KernelBench", Task(id="1", source=""), fingerprint)])
+    monkeypatch.setattr(known_benchmarks, "FILE", tmp_path / "known.gz")
+    read_known.cache_clear()
+    yield OmegaConf.create({"cache_dir": settings.cache_dir, "workers": 1, "known": ["KernelBench"]})
+    read_known.cache_clear()
+
+
+def test_known_benchmarks_are_compared_without_their_programs(known):
+    """A task of one is found by its text, its graph and as a part; what was taken from it on purpose is kept."""
+    same = Task(id="same", source=KNOWN)
+    own = same.model_copy(update={"id": "own", "origin": "kernelbench"})
+    other = task("other", "z = x @ y.T\nreturn torch.softmax(torch.relu(z), 1)", size=24)
+    larger = task("larger", "z = torch.tanh(x) @ y.T\nreturn torch.softmax(torch.relu(z), 1) * 2")
+    fine = task("fine", "return torch.tanh(x) @ y.T")
+    kept, report = decontamination.compare([same, own, other, larger, fine], [], known)
+    assert {match["task"]: match["kind"] for match in report["matches"]} == {
+        "same": "exact",
+        "own": "exact",
+        "other": "graph",
+        "larger": "part",
+    }
+    assert [task.id for task in kept] == ["own", "larger", "fine"]
+    assert (
+        "the training set itself is taken from a known benchmark, and kept: 1 matches with KernelBench"
+        in (report["notes"])
+    )
+
+
+def test_the_fingerprints_that_come_with_kernelrl():
+    header, benchmarks = read_known()
+    assert {benchmark.name for benchmark in benchmarks} == set(Settings().known) == set(header["revisions"])
+    for benchmark in benchmarks:
+        assert len(benchmark.tasks) == len(benchmark.fingerprints) > 100
+        assert not any(task.source for task in benchmark.tasks)
+        assert sum(each.traced is not None for each in benchmark.fingerprints) >= 0.8 * len(benchmark.tasks)
 
 
 def test_tasks_are_read_from_every_format(tmp_path):
@@ -243,7 +289,7 @@ def test_tasks_are_read_from_every_format(tmp_path):
         ("none", None, "no such file or folder"),
         ("list.txt", "", r"not a \.py, \.jsonl or \.parquet file"),
         ("empty.jsonl", "", "holds no task"),
-        ("torn.jsonl", "{", "torn.jsonl:1: not JSON"),
+        ("torn.jsonl", "{", "torn.jsonl: line 1 is not JSON"),
         ("other.jsonl", "{}", "no field source, task, code, reference"),
         ("x.py", "x = 1", "does not define Model"),
     ]:
@@ -278,7 +324,7 @@ def test_the_command(tmp_path, settings, capsys):
     cache = f"decontamination.cache_dir={settings.cache_dir}"
 
     code, out, _ = run(capsys, str(train), str(bench), cache, "--output", str(tmp_path / "out"))
-    assert code == 1 and "1_relu_add" in out and "graph" in out and "not compared" in out
+    assert code == 1 and "1_relu_add" in out and "graph" in out and "fingerprints" in out
     assert decontamination.read_tasks(tmp_path / "out" / "tasks.jsonl") == [fine]
     code, out, _ = run(capsys, str(clean), str(bench), cache, "--json")
     assert code == 0 and json.loads(out)["matched"] == 0

@@ -57,6 +57,7 @@ CHOICES = {
     "teacher": ["teacher=llm"],
     "launcher": ["launcher=slurm"],
     "verifier": ["verifier=endpoint"],
+    "policy": ["policy=endpoint"],
     "executor": ["executor=ray"],
 }
 """Options of the groups whose keys are not those of the default."""

@@ -14,8 +14,30 @@ def findings() -> dict[str, doctor.Finding]:
 
 
 def test_everything_is_looked_for(findings):
-    expected = {"processor", "memory", "GPU", "python", "torch", "triton", "apache-tvm-ffi", "g++", "nvcc"}
-    expected |= {"user namespaces", "network namespaces", "Landlock", "seccomp", "wandb", "Slurm", "ray", "cpp"}
+    expected = {
+        "processor",
+        "memory",
+        "GPU",
+        "python",
+        "torch",
+        "triton",
+        "apache-tvm-ffi",
+        "g++",
+        "sanitizers",
+        "nvcc",
+    }
+    expected |= {
+        "user namespaces",
+        "network namespaces",
+        "Landlock",
+        "seccomp",
+        "noexec",
+        "clock",
+        "wandb",
+        "Slurm",
+        "ray",
+        "cpp",
+    }
     assert expected <= findings.keys()
 
 

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from chat_server import answer
+from conftest import copied_cache
 from kernelrl.candidate import Completion
 from kernelrl.commands.reward import replay
 from kernelrl.configs import compose_config
@@ -21,7 +22,6 @@ from kernelrl.errors import UserError
 from kernelrl.eval import run, stage
 from kernelrl.policies.models import save_policy, train_tokenizer
 from kernelrl.policies.prompts import to_text
-from kernelrl.policies.sampling import Sampler
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
 from kernelrl.task import Task
@@ -123,7 +123,7 @@ def train_policy(folder, answers):
     )
     labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    for _ in range(250):
+    for _ in range(400):
         loss = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
         loss.backward()
         optimizer.step()
@@ -140,9 +140,17 @@ def one_thread():
     torch.set_num_threads(num_threads)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _kept_executor(kept_executor):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage, "make_executor", kept_executor)
+        yield
+
+
 @pytest.fixture(scope="module")
-def inputs(one_thread, tmp_path_factory):
+def inputs(one_thread, tmp_path_factory, executor_cache):
     folder = tmp_path_factory.mktemp("inputs")
+    copied_cache(executor_cache, folder / "cache")
     rows = [{"task_id": task.id, "prompt": PROMPTS[task.id], "task": task.model_dump_json()} for task in TASKS]
     write_table(folder / "tasks_heldout.parquet", rows, TASK_COLUMNS)
     train_policy(folder / "muddled", [("relu", RELU), ("relu", DOUBLE), ("double", CHEAT)])
@@ -218,18 +226,6 @@ def ledger_of(cfg, policy):
     return list(Ledger(Path(cfg.eval.folder) / policy / "records"))
 
 
-def test_sampling_repeats_and_is_greedy_at_temperature_zero(inputs):
-    conversations = [PROMPTS["relu"]] * 6 + [PROMPTS["double"]]
-    warm = Sampler(inputs / "muddled", temperature=1.0, top_p=1.0, max_new_tokens=64)
-    assert warm.sample(conversations, seed=3) == warm.sample(conversations, seed=3)
-    assert len(set(warm.sample(conversations[:6] * 4, seed=3))) > 1
-    greedy = Sampler(inputs / "muddled", temperature=0, top_p=1.0, max_new_tokens=64)
-    assert len(set(greedy.sample(conversations[:6], seed=3))) == 1
-    assert all(
-        len(text) < len(RELU) for text in Sampler(inputs / "learnt", 0, 1.0, max_new_tokens=5).sample(conversations, 0)
-    )
-
-
 def read_results(cfg):
     return json.loads(Path(cfg.output_dir, "results.json").read_text())
 
@@ -255,6 +251,7 @@ def test_records_hold_all_that_was_seen(finished):
     record = next(record for record in records if record.task_id == "relu")
     assert record.completion == RELU and record.prompt == to_text(PROMPTS["relu"])
     assert record.rewards["correct"] == 1 and record.reward >= 1
+    assert record.finish == "stop" and record.prompt_tokens > 0 and 0 < record.completion_tokens <= 64
 
 
 def test_figures_are_tracked(finished):
@@ -316,6 +313,26 @@ def test_rewards_are_those_of_whole_groups_also_after_an_interruption(inputs, tm
     assert totals.tolist() == [record.reward for record in records]
 
 
+def test_a_server_is_evaluated_by_the_same_command_and_keeps_what_it_answered(inputs, tmp_path, serve):
+    """One of eight questions fails; the second run asks for that one alone, and judges its group then."""
+    server = serve(*[answer(RELU)] * 5, (500, "{}"), answer(RELU))
+    cfg = compose(inputs, tmp_path)
+    cfg.executor.timing = False
+    cfg.eval.policies = {"api": {"backend": "endpoint", "base_url": server.url, "model": "m", "retries": 0}}
+    with pytest.raises(UserError, match=r"eval.policies.api: questions without an answer \(1 x HTTP 500\)"):
+        run(cfg)
+    assert len(ledger_of(cfg, "api")) == 4, "the group of the question that failed waits for it"
+    cfg.eval.policies.api.base_url = server.url + "/"  # where it is served decides nothing
+    run(cfg)
+    assert len(server.requests) == 9 and len(ledger_of(cfg, "api")) == 8
+    body = server.requests[0][2]
+    assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("m", 0.8, 1.0, 64)
+    assert {(record.finish, record.prompt_tokens, record.completion_tokens) for record in ledger_of(cfg, "api")} == {
+        ("stop", 1000, 500)
+    }
+    assert not (Path(cfg.eval.folder) / "api" / "answers").exists(), "the records have them"
+
+
 def test_a_verifier_is_asked_in_an_evaluation_too(inputs, tmp_path, serve):
     server = serve(answer("SCORE: 0.25"))
     cfg = compose(inputs, tmp_path)
@@ -334,6 +351,8 @@ def test_a_verifier_is_asked_in_an_evaluation_too(inputs, tmp_path, serve):
     ("key", "value", "message"),
     [
         ("policies.grpo", "outputs/nowhere", "eval.policies.grpo: policy outputs/nowhere: no model there"),
+        ("policies.grpo", {"backend": "cloud"}, "eval.policies.grpo.backend='cloud' is not known"),
+        ("policies.grpo", {"backend": "vllm", "model": "x", "engin": {}}, "eval.policies.grpo.engin="),
         ("policies", {}, "eval.policies="),
         ("policies", {"../x": "outputs"}, "eval.policies"),
         ("samples", 0, "eval.samples=0"),

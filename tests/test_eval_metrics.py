@@ -1,11 +1,12 @@
 """Figures of a policy against hand-computed values."""
 
-from itertools import count
+from dataclasses import replace
+from itertools import combinations, count
 from math import exp, log
 
 import pytest
 
-from kernelrl.eval.metrics import RATES, Settings, compare, compute_figures, summarize
+from kernelrl.eval.metrics import RATES, Settings, best_of_k, compare, compute_figures, summarize
 from kernelrl.records import Record
 from kernelrl.stats import ratio_interval
 from kernelrl.task import Task
@@ -28,6 +29,8 @@ def record(task, status, stage, speedup=None, reward=0.0):
         dialect="cpp",
         device="cpu",
         speedup=measured,
+        candidate_ms=None if speedup is None else 5.0,
+        bound_ms=None if speedup is None else speedup,
         violations=LIBRARY_CALL if status == "illegal" else (),
     )
     id = f"eval/p/{task.id}/{next(_ids)}"
@@ -81,11 +84,90 @@ def test_figures():
             "fast_1": 2 / 8,
             "fast_1.5": 1 / 8,
             "fast_2": 1 / 8,
+            "fast_1@2": ((1 - 1 / 6) + 0) / 2,
+            "fast_1.5@2": ((1 - 3 / 6) + 0) / 2,
+            "fast_2@2": ((1 - 3 / 6) + 0) / 2,
+            "best@2": exp(((0 * 1 + log(1.2) * 2 + log(2.5) * 3) / 6 + 0) / 2),
             "speedup": exp((log(2.5) + log(1.2) + log(0.5)) / 3),
             "speedup_all": exp((log(2.5) + log(1.2) + log(0.5)) / 8),
+            "of_limit": (2.5 / 5 + 1.2 / 5 + 0.5 / 5) / 3,
             "reward": 3.4 / 8,
+            "truncated": None,
+            "tokens": None,
+            "tokens_per_solved": None,
         }
     )
+
+
+def test_the_best_of_k_is_the_mean_over_all_choices_of_k():
+    values = [3.0, 0.0, 1.0, 7.0]
+    for k in (1, 2, 3, 4):
+        choices = list(combinations(values, k))
+        assert best_of_k(values, k) == pytest.approx(sum(map(max, choices)) / len(choices))
+    with pytest.raises(ValueError, match="n=4, k=5"):
+        best_of_k(values, 5)
+
+
+def test_speedups_over_the_compiled_reference():
+    """A's compiled reference takes half the time of the eager one; B does not compile, and is left out."""
+    compiled = [
+        each.model_copy(update={"verdict": each.verdict.model_copy(update={"speedup_compiled": halved(each)})})
+        for each in RECORDS
+    ]
+    settings = replace(SETTINGS, compiled=True)
+    figures = compute_figures(compiled, [A, B], settings)
+    found = {name: figure.estimate(settings)["value"] for name, figure in figures.items() if "compiled_" in f"{name}_"}
+    assert {name: value for name, value in found.items() if name != "compiled"} == pytest.approx(
+        {
+            "fast_1_compiled": 1 / 4,
+            "fast_1.5_compiled": 0,
+            "fast_2_compiled": 0,
+            "speedup_compiled": exp((log(1.25) + log(0.6)) / 2),
+        }
+    )
+
+
+def test_a_task_without_all_its_compiled_times_is_left_out_of_them():
+    first, second = right(A, 2.0), right(A, 2.0)
+    timed = first.model_copy(
+        update={"verdict": first.verdict.model_copy(update={"speedup_compiled": first.verdict.speedup})}
+    )
+    settings = replace(SETTINGS, compiled=True)
+    for samples, expected in (([timed], 2.0), ([timed, second], None)):
+        figure = compute_figures(samples, [A], settings)["speedup_compiled"].estimate(settings)
+        assert figure["value"] == (None if expected is None else pytest.approx(expected))
+
+
+def halved(record):
+    speedup = record.verdict.speedup
+    if speedup is None or record.task_id == "b":
+        return None
+    return speedup.model_copy(update={"median": speedup.median / 2})
+
+
+def test_figures_by_level_and_by_task():
+    levelled = [task.model_copy(update={"level": level}) for task, level in ((A, 1), (B, 2))]
+    summary = summarize(RECORDS, levelled, SETTINGS)
+    assert {name: group["figures"]["correct"]["value"] for name, group in summary["levels"].items()} == {
+        "1": 2 / 4,
+        "2": 1 / 4,
+    }
+    assert summary["by_task"]["correct"] == {"totals": [2.0, 1.0], "counts": [4.0, 4.0], "geometric": False}
+
+
+def test_length_and_truncation():
+    """A is solved with 300 tokens in all, B costs 500 and is not, C was sampled by a server that counts nothing."""
+    c = Task(id="c", source="")
+    samples = [
+        right(A).model_copy(update={"finish": "stop", "completion_tokens": 100}),
+        record(A, "incorrect", "ran").model_copy(update={"finish": "length", "completion_tokens": 200}),
+        record(B, "illegal", "none").model_copy(update={"finish": "length", "completion_tokens": 500}),
+        right(c),
+    ]
+    found = values(samples, (A, B, c))
+    assert found["truncated"] == pytest.approx(2 / 3)
+    assert found["tokens"] == pytest.approx(800 / 3)
+    assert found["tokens_per_solved"] == pytest.approx(800 / 1)
 
 
 def test_the_funnel_only_narrows():
@@ -117,6 +199,8 @@ def test_what_was_not_measured_is_none():
 def test_tasks_with_fewer_than_k_known_samples_are_left_out_of_pass_at_k():
     assert values([right(A), right(A), right(B)])["pass@2"] == 1
     assert values([right(A)])["pass@2"] is None
+    assert values([right(A, 2.0), right(A, 4.0)])["best@2"] == pytest.approx(4)
+    assert values([right(A, 2.0), right(A, 4.0)])["fast_2@2"] == 1
 
 
 def test_intervals_are_of_the_settings_draws():
@@ -152,6 +236,7 @@ def test_speedups_are_compared_where_both_policies_solve_the_task():
     after = [right(A, 2.0), right(A, 2.0), right(B, 1.0)]
     changes = compare(after, before, [A, B], SETTINGS)
     assert changes["speedup"] == {"value": 1, "low": 1, "high": 1}
+    assert compare(before, after, [A, B], SETTINGS)["speedup"] == {"value": 1, "low": 1, "high": 1}
     assert changes["speedup_all"]["value"] == pytest.approx(exp(log(2) / 4)), "failures count as 1, tasks alike"
     alone = compare([right(B, 1.0)], [right(A, 2.0)], [A, B], SETTINGS)
     assert alone["speedup"] == {"value": None, "low": None, "high": None}

@@ -19,7 +19,7 @@ import pytest
 
 from candidate_files import EXPLOITS, HERE, from_file
 from conftest import RIGHT
-from executor_cases import FAST, judge, processes_of, request, service_of, wait_for
+from executor_cases import FAST, PATIENCE_S, judge, processes_of, request, service_of, wait_for
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.engines.service import own_folder
@@ -77,19 +77,16 @@ def test_a_contestant_killed_from_outside_is_judged_again(settings: dict[str, An
         killed = pool.submit(_kill_the_busy_one, engine)
         verdicts = engine.evaluate([request(BUSY), request(RIGHT + "\n# beside it")])
         assert [verdict.status for verdict in verdicts] == ["correct", "correct"]
-        assert killed.result() == 1
+        killed.result()
 
 
-def _kill_the_busy_one(engine: Executor) -> int:
+def _kill_the_busy_one(engine: Executor) -> None:
     forkserver = service_of(engine).children()[0]
 
     def busy() -> list[psutil.Process]:
         return [p for p in forkserver.children() if p.name() != "g++" and p.cpu_times().user > 0.3]
 
-    processes = wait_for(busy)
-    for process in processes:
-        process.kill()
-    return len(processes)
+    max(wait_for(busy), key=lambda process: process.cpu_times().user).kill()
 
 
 def test_a_contestant_that_always_dies_is_killed_and_the_next_one_judged(engine: Executor) -> None:
@@ -118,7 +115,7 @@ def test_nothing_is_left_running(settings: dict[str, Any]) -> None:
     tree = [service_of(engine), *processes_of(engine)]
     assert len(tree) >= 3
     engine.close()
-    _, alive = psutil.wait_procs(tree, timeout=60)
+    _, alive = psutil.wait_procs(tree, timeout=PATIENCE_S)
     assert not alive
     with pytest.raises(InfrastructureError, match="closed"):
         engine.evaluate([request(RIGHT)])
@@ -130,7 +127,7 @@ def test_a_killed_service_leaves_no_compiler_behind(settings: dict[str, Any]) ->
     compilers = wait_for(lambda: [p for p in processes_of(engine) if p.name() == "cc1plus"])
     engine._closed = True  # type: ignore[attr-defined]  # no healing: the client is gone too
     os.kill(service_of(engine).pid, signal.SIGKILL)
-    _, alive = psutil.wait_procs(compilers, timeout=60)
+    _, alive = psutil.wait_procs(compilers, timeout=PATIENCE_S)
     assert not alive
 
 
@@ -155,7 +152,7 @@ def test_a_killed_client_takes_everything_along(settings: dict[str, Any]) -> Non
         service = psutil.Process(int(client.stdout.readline()))
         tree = [service, *service.children(recursive=True)]
         client.kill()
-    _, alive = psutil.wait_procs(tree, timeout=60)
+    _, alive = psutil.wait_procs(tree, timeout=PATIENCE_S)
     assert not alive
 
 
@@ -200,7 +197,7 @@ def test_a_full_disk_is_nobodys_wrong_answer(settings: dict[str, Any], tmp_path:
     text = FULL_DISK.format(tests=str(HERE), settings=settings, folder=str(tmp_path))
     mount = f'mount -t tmpfs -o size=96m none {tmp_path} && exec "$0" "$@"'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, "-c", text]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert result.stdout.splitlines() == ["correct", "infrastructure executor", "correct"], result.stderr
 
 

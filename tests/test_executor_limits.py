@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from conftest import KERNELS, RIGHT
-from executor_cases import FAST, judge, request, wait_for
+from executor_cases import FAST, PATIENCE_S, judge, request, wait_for
 from kernelrl.candidate import MAX_SOURCE_CHARS
 from kernelrl.dialects import _cpp_text
 from kernelrl.errors import InfrastructureError
@@ -28,9 +28,9 @@ from kernelrl.executor import Executor, make_executor, quota, wire
 from kernelrl.executor.building.pruning import CacheLimits, prune
 from kernelrl.executor.legality import symbols
 from kernelrl.executor.processes.cores import Cores
+from kernelrl.executor.processes.forking import explain_status
 from kernelrl.executor.processes.hostlock import HostLock
 from kernelrl.executor.processes.patience import OutOfPatience, Patience, ceiling, never_paused
-from kernelrl.executor.processes.process import explain_status
 from test_executor_faults import TEMPLATES
 
 NUM_CHARS = 200_000
@@ -69,8 +69,8 @@ def within_cpu_time(work: Callable[..., object], *args: object) -> None:
 
 
 def _read_cpp(text: str) -> None:
-    _cpp_text.foul_includes(text)
-    _cpp_text.foul_words(text)
+    _cpp_text.forbidden_includes(text)
+    _cpp_text.forbidden_words(text)
     _cpp_text.without_includes(text)
 
 
@@ -90,14 +90,14 @@ def test_cpp_is_split_as_a_compiler_splits_it() -> None:
 */ dl\\ \t
 sym('a'); "unclosed at::string
 __attribute__((section ("x")))"""
-    assert _cpp_text.foul_words(text) == [("at::relu", 0), ("dlsym", 2), ("section", 3)]
+    assert _cpp_text.forbidden_words(text) == [("at::relu", 0), ("dlsym", 2), ("section", 3)]
 
 
 def test_an_include_is_found_wherever_a_directive_may_stand() -> None:
     text = (
         'a # include "x"\n \t%: /* */ include /**/ "secret"\n#include <cmath> // why\n#include "cmath\n"#include <y>"'
     )
-    assert _cpp_text.foul_includes(text) == ['#include "secret"', '#include "cmath']
+    assert _cpp_text.forbidden_includes(text) == ['#include "secret"', '#include "cmath']
     assert "secret" not in _cpp_text.without_includes(text) and "include <y>" in _cpp_text.without_includes(text)
 
 
@@ -121,19 +121,22 @@ DEEDS = {
     "the last signal": ("os.kill(os.getpid(), signal.SIGRTMAX)", "killed"),
     "the signal that kills": ("os.kill(os.getpid(), signal.SIGKILL)", "killed"),
     "stops itself": ("os.kill(os.getpid(), signal.SIGSTOP)", "killed"),
-    "sleeps with all signals blocked": (
-        "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)), time.sleep(1e6)",
+    "waits with all signals blocked": (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)), signal.pause()",
         "timeout",
     ),
-    "an interval timer": ("signal.setitimer(signal.ITIMER_REAL, 0.05), time.sleep(1e6)", "killed"),
-    "a limit of its own": ("resource.setrlimit(resource.RLIMIT_CPU, (0, 0)), [None for _ in iter(int, 1)]", "killed"),
-    "sleeps for ever": ("time.sleep(1e6)", "timeout"),
+    "an interval timer": ("signal.setitimer(signal.ITIMER_REAL, 0.05), signal.pause()", "illegal"),
+    "a limit of its own": (
+        "resource.setrlimit(resource.RLIMIT_CPU, (0, 0)), [None for _ in iter(int, 1)]",
+        "runtime_error",
+    ),
+    "waits for ever": ("signal.pause()", "timeout"),
     "computes for ever": ("[None for _ in iter(int, 1)]", "timeout"),
-    "closes its socket": ("os.close(3), time.sleep(1e6)", "killed"),
-    "a message of 100 MB": ("os.write(3, struct.pack('!I', 100 << 20) + bytes(1000)), time.sleep(1e6)", "killed"),
-    "half a message": ("os.write(3, struct.pack('!I', 1000) + b'{'), time.sleep(1e6)", "timeout"),
-    "brackets for a message": ("os.write(3, struct.pack('!I', 100000) + b'[' * 100000), time.sleep(1e6)", "killed"),
-    "forgets its parent": ("ctypes.CDLL(None).prctl(1, 0) == 0 or time.sleep(1e6)", "timeout"),
+    "closes its socket": ("os.close(3), signal.pause()", "killed"),
+    "a message of 100 MB": ("os.write(3, struct.pack('!I', 100 << 20) + bytes(1000)), signal.pause()", "killed"),
+    "half a message": ("os.write(3, struct.pack('!I', 1000) + b'{'), signal.pause()", "timeout"),
+    "brackets for a message": ("os.write(3, struct.pack('!I', 100000) + b'[' * 100000), signal.pause()", "killed"),
+    "forgets its parent": ("ctypes.CDLL(None).prctl(1, 0) == 0 or signal.pause()", "timeout"),
 }
 DOES = """
 import ctypes, os, resource, signal, struct, time
@@ -234,7 +237,7 @@ def test_a_process_that_waits_for_a_core_is_not_guilty(monkeypatch: pytest.Monke
         try:
             for each in (rival, process):
                 os.sched_setaffinity(each.pid, core)
-            psutil.Process(process.pid).nice(10)
+            psutil.Process(process.pid).nice(5)
             before = psutil.Process(process.pid).cpu_times()
             with pytest.raises(OutOfPatience) as end:
                 Patience(process.pid, answer, 0.5).wait()
@@ -263,15 +266,16 @@ def test_threads_that_come_and_go_share_one_limit() -> None:
 def test_verdicts_are_the_same_on_a_busy_machine(settings: dict[str, Any]) -> None:
     """Limits that leave little room, and on each core four processes beside the executor's."""
     tight = {**settings, "run_timeout_s": 1.0, "load_timeout_s": 2.0, "timing": False}
-    busy = [_child("while True: pass") for _ in range(4 * len(os.sched_getaffinity(0)))]
-    try:
-        with make_executor(tight) as engine:
+    with make_executor(tight) as engine:
+        judge(engine, None)  # to import torch on a busy machine takes long, and shows nothing
+        busy = [_child("while True: pass") for _ in range(4 * len(os.sched_getaffinity(0)))]
+        try:
             verdicts = {name: judge(engine, source + "\n# busy") for name, source in KERNELS.items()}
-    finally:
-        for process, sock in busy:
-            process.kill()
-            process.wait()
-            sock.close()
+        finally:
+            for process, sock in busy:
+                process.kill()
+                process.wait()
+                sock.close()
     found = {name: verdict.status for name, verdict in verdicts.items()}
     assert found == {"right": "correct", "wrong": "incorrect", "broken": "compile_error", "cheat": "illegal"}
     assert all(verdict.final for verdict in verdicts.values())
@@ -335,7 +339,7 @@ def test_one_executor_of_a_host_measures_at_a_time(tmp_path: Path) -> None:
         thread.start()
         assert not measured.wait(0.3)
         holder.kill()
-        assert measured.wait(60), "the kernel frees the lock of a process that is gone"
+        assert measured.wait(PATIENCE_S), "the kernel frees the lock of a process that is gone"
         thread.join()
 
 
@@ -356,7 +360,7 @@ def test_the_services_own_work_and_a_measurement_exclude_each_other(tmp_path: Pa
     def work() -> None:
         with cores.working():
             working.set()
-            go_on.wait(60)
+            go_on.wait(PATIENCE_S)
             order.append("worked")
 
     def measure() -> None:
@@ -365,9 +369,9 @@ def test_the_services_own_work_and_a_measurement_exclude_each_other(tmp_path: Pa
 
     threads = [threading.Thread(target=work), threading.Thread(target=measure)]
     threads[0].start()
-    working.wait(60)
+    working.wait(PATIENCE_S)
     threads[1].start()
-    wait_for(lambda: [None] if cores._waiting else [])  # type: ignore[list-item, return-value]
+    wait_for(lambda: cores._waiting)
     go_on.set()
     for thread in threads:
         thread.join()

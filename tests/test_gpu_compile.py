@@ -14,13 +14,14 @@ import pytest
 import torch
 
 from candidate_files import GPU, HERE, from_file, header
+from conftest import Kept
 from executor_cases import FAST, judge
 from kernelrl import dialects
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.building.cubin import kernels_only
 from kernelrl.executor.processes.cores import Cores
-from kernelrl.executor.processes.process import ForkServer
+from kernelrl.executor.processes.forking import ForkServer
 from kernelrl.executor.processes.warming import start_forkserver
 
 TASK = dialects.EXAMPLE_TASK.replace("1024, 1024", "16, 256")
@@ -31,8 +32,8 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 
 
 @pytest.fixture(scope="module")
-def executor(executor_cache: Path) -> Iterator[Executor]:
-    with make_executor({**FAST, "cache_dir": str(executor_cache), "gpu_arch": "sm_90"}) as engine:
+def executor(executor_cache: Path, kept_executor: Kept) -> Iterator[Executor]:
+    with kept_executor({**FAST, "cache_dir": str(executor_cache), "gpu_arch": "sm_90"}) as engine:
         yield engine
 
 
@@ -122,7 +123,7 @@ def test_a_cuda_module_launches_and_does_nothing_else(tmp_path: Path, name: str,
     forkserver = ForkServer(warming, on_death=lambda: None)
     built = Builder(tmp_path, tmp_path / "scratch", forkserver, Cores(1), 180.0, gpu_arch="sm_90").build(unit)
     assert built.ok and built.path is not None, built.log
-    assert [evidence for _, evidence in built.foul] == foul
+    assert [evidence for _, evidence in built.violations] == foul
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -164,11 +164,15 @@ def get_init_inputs():
         ("return torch.tanh(x)", {"max_mb": 1.0}, "too_much_memory"),
         ("y = torch.zeros_like(x); y[0] = x[0]; return y", {}, "input_independent"),
         ("return x @ x", {}, "does_not_run"),
+        ("y = torch.relu(x); y = torch.abs(y); return y + 1", {}, "idle_operator"),
+        ("y = x - x.mean(dim=1, keepdim=True); return y.softmax(dim=1)", {}, "idle_operator"),
+        ("y = torch.relu(x); y = torch.abs(y); return y + 1", {"ignore": ["idle_operator"]}, None),
+        ("y = torch.relu(x).contiguous(); return torch.nn.functional.rms_norm(y, (1024,))", {}, None),
         ("return x @ x", {"ignore": ["does_not_run"]}, "does_not_run"),
     ],
 )
 def test_filters_are_configurable(body, settings, reason):
-    assert probe(PROGRAM.format(body=body), FilterSettings(min_ms=0.0, **settings)) == reason
+    assert probe(PROGRAM.format(body=body), FilterSettings(**{"min_ms": 0.0, "max_ms": 1e4} | settings)) == reason
 
 
 def test_a_batch_is_filtered_with_its_duplicates_and_crashes_and_resumes(tmp_path):

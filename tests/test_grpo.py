@@ -13,15 +13,13 @@ from transformers import AutoModelForCausalLM, TrainerState
 from conftest import KERNELS, REFERENCE
 from curated import training_config, write_data
 from kernelrl import grpo, sft
-from kernelrl.candidate import Candidate, Completion
+from kernelrl.candidate import Completion
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
-from kernelrl.executor import make_executor
-from kernelrl.executor.api import Request
 from kernelrl.grpo.figures import BrokenRules, group_figures
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
-from kernelrl.grpo.retest import Retest, RetestSettings
 from kernelrl.grpo.reward_function import RewardFunction
+from kernelrl.grpo.trainer import lower_bound
 from kernelrl.policies import models
 from kernelrl.policies.prompts import PLAIN, Reasoning
 from kernelrl.records import Ledger
@@ -37,10 +35,9 @@ REWARD = {"name": "plain", "terms": {"correct": {"gates": ["rule"]}}}
 
 def judge(executor, ledger, texts, step=7, **options):
     metrics = {}
-    retest = Retest(executor, RetestSettings(above=3.0, over_record=2.0))
     known = {TASK.id: [KERNELS["right"]]}
     reward = make_reward(REWARD)
-    rewards = RewardFunction(executor, reward, ledger, "cpp", policy="p", retest=retest, references=known, **options)(
+    rewards = RewardFunction(executor, reward, ledger, "cpp", policy="p", references=known, **options)(
         prompts=[[{"role": "user", "content": "?"}]] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
         task=[TASK.model_dump_json()] * len(texts),
@@ -51,10 +48,10 @@ def judge(executor, ledger, texts, step=7, **options):
     return rewards, metrics
 
 
-def test_every_completion_gets_a_reward_and_a_record(tmp_path, executor_cache):
+def test_every_completion_gets_a_reward_and_a_record(tmp_path, executor_cache, kept_executor):
     texts = [f"<think>\nwhy\n</think>\n```python\n{source}```\n" for source in KERNELS.values()] + ["no kernel"]
     ledger = Ledger(tmp_path)
-    with make_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
+    with kept_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
         rewards, metrics = judge(executor, ledger, texts)
     assert rewards == [1.0, 0.0, 0.0, 0.0, 0.0]
     records = list(ledger)
@@ -63,7 +60,7 @@ def test_every_completion_gets_a_reward_and_a_record(tmp_path, executor_cache):
     assert [record.verdict.status for record in records][:3] == ["correct", "incorrect", "compile_error"]
     assert metrics["correct"] == 0.2 and metrics["parsed"] == 0.8 and metrics["legal"] == 0.6
     assert metrics["compiled"] == 0.4 and metrics["infrastructure"] == 0.0
-    assert 0.3 < metrics["similarity"] < 1
+    assert 0.3 < metrics["similarity"] < 1 and metrics["duplicates"] == 0
     assert metrics["lone_groups"] == metrics["silent_groups"] == metrics["retested"] == 0
     assert metrics["broke/no_kernel"] == 0.4 and metrics["broke/library_call"] == 0.2 and metrics["coverage"] > 0.5
 
@@ -123,7 +120,7 @@ def test_an_outage_is_no_reward_rather_than_zero(tmp_path):
     assert metrics == {"infrastructure": 1.0, "retested": 0, "retest_disagreed": 0}
 
 
-def timed(speedup, measurement=0):
+def timed(speedup):
     low, median, high = speedup
     return Verdict(
         task_id="relu2",
@@ -133,61 +130,7 @@ def timed(speedup, measurement=0):
         dialect="cpp",
         device="cpu",
         speedup=Speedup(median=median, low=low, high=high, pairs=9),
-        seconds=measurement,
     )
-
-
-class Scripted:
-    """An executor whose second measurements are given, one after the other."""
-
-    def __init__(self, *second):
-        self.second = list(second)
-
-    def evaluate(self, requests):
-        assert all(request.measurement == 1 for request in requests)
-        return [self.second.pop(0) for _ in requests]
-
-
-def look_again(first, *second):
-    request = Request(task=TASK, candidate=Candidate(source=KERNELS["right"], dialect="cpp"), dialect="cpp")
-    retest = Retest(Scripted(*second), RetestSettings(above=3.0, over_record=2.0))
-    return retest([request] * len(first), first)
-
-
-def test_a_speedup_above_the_limit_is_measured_again_and_the_lower_one_counts():
-    retested = look_again([timed((3.5, 4.0, 4.5)), timed((1.9, 2.0, 2.1))], timed((3.0, 3.4, 3.8)))
-    assert [verdict.speedup.median for verdict in retested.verdicts] == [3.4, 2.0]
-    assert retested.verdicts[0].retest.median == 4.0
-    assert (retested.num, retested.num_disagreed) == (1, 0)
-
-
-def test_a_second_look_that_contradicts_the_first_is_counted():
-    assert look_again([timed((17, 18, 19))], timed((0.9, 1.0, 1.1))).num_disagreed == 1
-    wrong = timed((9, 9, 9)).model_copy(update={"status": "incorrect", "stage": "ran", "speedup": None})
-    retested = look_again([timed((17, 18, 19))], wrong)
-    assert retested.num_disagreed == 1 and not retested.verdicts[0].correct
-
-
-def test_an_outage_at_the_second_look_leaves_the_first():
-    lost = timed((9, 9, 9)).model_copy(update={"status": "infrastructure", "stage": "none", "fault": "executor"})
-    retested = look_again([timed((3.5, 4.0, 4.5))], lost)
-    assert retested.verdicts[0].speedup.median == 4.0 and retested.num_disagreed == 0
-
-
-def test_twice_the_tasks_record_is_measured_again_also_after_a_resumption():
-    retest = Retest(Scripted(timed((2.4, 2.5, 2.6))), RetestSettings(above=3.0, over_record=2.0))
-    request = Request(task=TASK, candidate=None, dialect="cpp")
-    retest([request], [timed((1.1, 1.2, 1.3))])
-    assert retest([request], [timed((2.4, 2.5, 2.6))]).num == 1
-
-
-def test_a_measurement_of_its_own_is_judged_anew(executor_cache):
-    candidate = Candidate(source=KERNELS["right"], dialect="cpp")
-    requests = [Request(task=TASK, candidate=candidate, dialect="cpp", measurement=number) for number in (0, 1, 0)]
-    with make_executor({"cache_dir": str(executor_cache), "trials": 1, "distributions": []}) as executor:
-        first, second, again = executor.evaluate(requests)
-    assert first.speedup == again.speedup and again.cached
-    assert second.speedup != first.speedup
 
 
 def entries(signs):
@@ -251,10 +194,10 @@ def test_the_plan_is_what_stands_before_the_kernel(cfg):
 DRAFT = f"perhaps\n```python\n{KERNELS['right']}```\nor rather"
 
 
-def test_a_draft_in_reasoning_that_the_template_opened_is_not_judged(tmp_path, executor_cache):
+def test_a_draft_in_reasoning_that_the_template_opened_is_not_judged(tmp_path, executor_cache, kept_executor):
     """The first completion was cut off while it reasoned, the second has reasoned and answers."""
     ledger = Ledger(tmp_path)
-    with make_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
+    with kept_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
         rewards, _ = judge(
             executor, ledger, [DRAFT, f"{DRAFT}\n</think>\n{DRAFT}"], reasoning=Reasoning(opening="<think>\n")
         )
@@ -295,6 +238,13 @@ def test_a_reward_that_needs_known_kernels_says_so(cfg, tmp_path):
     cfg.reward = {"name": "cold", "terms": {"similarity": {"weight": 0.1}}}
     with pytest.raises(UserError, match=r"sft_train.parquet: no such file"):
         grpo.run(cfg)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept_executor(kept_executor):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grpo, "make_executor", kept_executor)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -350,6 +300,8 @@ def test_it_leaves_final_records_and_log_and_goes_on_after_a_kill(cfg, caplog):
     entries = [entry for entry in read_log(folder / "log.jsonl") if "reward" in entry]
     assert [entry["step"] for entry in entries] == [1, 2, 3, 4]
     assert {"parsed", "legal", "compiled", "correct", "loss", "entropy", "judge_seconds"} <= entries[0].keys()
+    assert {"generate_seconds", "train_seconds", "tokens_per_second", "step_time"} <= entries[0].keys()
+    assert {"completions/clipped_ratio", "clip_ratio/region_mean"} <= entries[0].keys(), "TRL's own"
     [health] = json.loads((folder / "health" / "rank0.json").read_text())["nodes"]
     assert health["alive"] and health["running"] == 0
 
@@ -359,6 +311,33 @@ def test_it_leaves_final_records_and_log_and_goes_on_after_a_kill(cfg, caplog):
     assert ids(folder) == EVERY_ID
     assert "8 record(s) of step 2 and later set aside" in caplog.text
     assert [entry["step"] for entry in read_log(folder / "log.jsonl") if "reward" in entry] == [1, 2, 3, 4]
+
+
+def test_it_validates_on_held_out_tasks_and_keeps_the_best_checkpoint(cfg):
+    """The second of three validations is the best: its checkpoint outlives the limit of one."""
+    fields = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4, "save_steps": 4}
+    cfg.grpo.trainer = {**cfg.grpo.trainer, **fields, "max_steps": 3, "save_total_limit": 1}
+    cfg.grpo.validation.num_tasks = 2
+    cfg.executor.timing = False
+    rewards = iter([0.1, 0.7, 0.3])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernelrl.grpo.trainer.lower_bound", lambda found: next(rewards) if len(found) == 4 else None)
+        folder = grpo.run(cfg)
+    assert ids(folder) == EVERY_ID[:12], "what is validated is not what is learnt from"
+    validated = list(Ledger(folder / "validation" / "records"))
+    assert len(validated) == 12 and {record.stage for record in validated} == {"validation"}
+    log = read_log(folder / "log.jsonl")
+    assert [entry["eval_reward_low"] for entry in log if "eval_reward_low" in entry] == [0.1, 0.7, 0.3]
+    assert {"eval_correct", "eval_reward"} <= {name for entry in log for name in entry}
+    done = json.loads((folder / "done.json").read_text())
+    assert done["best_step"] == 2 and done["best_reward_low"] == 0.7
+    assert models.load_policy(folder / "checkpoints" / "checkpoint-2")
+
+
+def test_the_lower_bound_is_that_of_tasks_and_not_of_samples():
+    alike = [(task, reward) for task, reward in (("a", 0.0), ("b", 1.0), ("c", 1.0), ("d", 0.0)) for _ in range(50)]
+    assert lower_bound(alike) < 0.1 < 0.4 < lower_bound([(str(n), n % 2) for n in range(200)])
+    assert lower_bound([]) == -math.inf
 
 
 def test_what_is_missing_is_one_line(tmp_path):

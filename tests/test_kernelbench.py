@@ -13,6 +13,10 @@ import pytest
 from conftest import KERNELS, REFERENCE, RIGHT, Run
 from kernelrl.errors import UserError
 from kernelrl.eval.kernelbench import Outcome, read_baseline, read_samples, summarize
+from kernelrl.eval.kernelbench_export import export
+from kernelrl.records import Record
+from kernelrl.task import Task
+from kernelrl.verdict import Speedup, Verdict
 
 
 def fastp(is_correct: Sequence[bool], baseline: Sequence[float], actual: Sequence[float], p: float) -> float:
@@ -43,11 +47,13 @@ def run_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_is_judged_again_and_written_back(run_folder: Path, kernelrl: Run, tmp_path: Path) -> None:
+def test_a_run_is_judged_again_and_written_back(
+    run_folder: Path, kernelrl: Run, tmp_path: Path, fresh_cache: Path
+) -> None:
     result = kernelrl(
         *("eval", "import=kernelbench_run", run_folder, f"import.problems={tmp_path / 'problems'}"),
         *(f"import.baseline={tmp_path / 'baseline.json'}", f"output_dir={tmp_path / 'out'}"),
-        *(f"executor.cache_dir={tmp_path / 'cache'}", "executor=kernelbench", "executor.min_pairs=7"),
+        *(f"executor.cache_dir={fresh_cache}", "executor=kernelbench", "executor.min_pairs=7"),
         "executor.max_pairs=7",
     )
     assert result.returncode == 0, result.stderr
@@ -94,3 +100,60 @@ def test_bad_folders_and_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "times.json").write_text('{"level1": {"1_a.py": 3}}')
     with pytest.raises(UserError, match="not of the form"):
         read_baseline(tmp_path / "times.json", {1})
+
+
+def test_an_evaluation_is_written_as_a_run_and_read_again(tmp_path: Path) -> None:
+    """Two levels with a problem 1 each, two samples; read by the same code that reads KernelBench's own runs."""
+    tasks = [Task(id=f"kernelbench/level{level}/1_ReLU@0.5", source=REFERENCE, level=level) for level in (1, 2)]
+    speedup = Speedup(median=2.0, low=1.9, high=2.1, pairs=7)
+    right = {"status": "correct", "stage": "correct", "speedup": speedup, "candidate_ms": 3.0, "reference_ms": 6.0}
+    wrong = {"status": "incorrect", "stage": "ran"}
+
+    def record(task: Task, number: int, **verdict: Any) -> Record:
+        return Record(
+            id=f"eval/p/{task.id}/{number}",
+            stage="eval",
+            step=0,
+            policy="p",
+            task_id=task.id,
+            prompt="",
+            completion=f"```python\n{RIGHT}```\n",
+            verdict=Verdict(task_id=task.id, candidate="0", dialect="cpp", device="cpu", **verdict),
+        )
+
+    samples = [
+        record(tasks[0], 0, **right),
+        record(tasks[0], 1, **wrong),
+        *(record(tasks[1], i, **wrong) for i in (0, 1)),
+    ]
+    export(samples, tasks, tmp_path)
+    assert {path.name for path in (tmp_path / "level1").glob("*.py")} == {
+        f"level_1_problem_1_sample_{number}_kernel.py" for number in (0, 1)
+    }
+    first, second = read_samples(tmp_path / "level1")
+    assert first.path.read_text().strip() == RIGHT.strip() and second.number == 1
+    results = json.loads((tmp_path / "level1" / "eval_results.json").read_text())
+    assert [(it["sample_id"], it["correctness"], it["runtime"]) for it in results["1"]] == [
+        (0, True, 3.0),
+        (1, False, -1.0),
+    ]
+    assert read_baseline(tmp_path / "level1" / "baseline_time_kernelrl.json", {1}) == {(1, 1): 6.0}
+    export(samples[:2], tasks, tmp_path / "one")
+    assert (tmp_path / "one" / "eval_results.json").exists(), "one level is a run of its own"
+    with pytest.raises(UserError, match="task relu is not of tasks=kernelbench"):
+        export([], [Task(id="relu", source=REFERENCE)], tmp_path)
+
+
+def test_levels_of_one_run_are_kept_apart(run_folder: Path, kernelrl: Run, tmp_path: Path) -> None:
+    """Problem 1 of level 2 is another one than problem 1 of level 1, whose results do not count for it."""
+    (run_folder / "level_2_problem_1_sample_0_kernel.py").write_text(RIGHT)
+    for level in (1, 2):
+        (run_folder / f"level{level}").mkdir()
+    (run_folder / "eval_results.json").rename(run_folder / "level1" / "eval_results.json")
+    (run_folder / "level2" / "eval_results.json").write_text(
+        json.dumps({"1": [{"sample_id": 0, "compiled": True, "correctness": False, "metadata": {}, "runtime": -1.0}]})
+    )
+    result = kernelrl("eval", "import=kernelbench_run", run_folder, f"output_dir={tmp_path / 'out'}")
+    assert result.returncode == 0, result.stderr
+    summary = json.loads((tmp_path / "out" / "eval" / "policy" / "summary.json").read_text())["KernelBench"]
+    assert (summary["problems"], summary["correct"]) == (4, 2 / 4)

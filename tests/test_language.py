@@ -177,6 +177,10 @@ def test_what_people_write(body):
         ("super().forward(x)", "forbidden_name", "inside of __init__, and nowhere else"),
         ("import ctypes", "forbidden_import", "ctypes"),
         ("import time\ntime.time()", "forbidden_import", "the executor measures"),
+        ("import functools\nfunctools.lru_cache(self.own)(x)", "library_call", "functools"),
+        ("import itertools\nlist(itertools.product([self.linear], [x]))", "library_call", "in __init__ alone"),
+        ("out = torch.cat([x, y])", "library_call", "copy_"),
+        ("self.norm.num_batches_tracked += 1", "patched_library", "give the counter to your kernel"),
         ("sorted([x], key=self.linear)", "library_call", "layer of torch.nn"),
         ("'{0.shape}'.format(x)", "private_attribute", "write an f-string"),
         ("with x:\n    pass", "outside_language", "torch.no_grad"),
@@ -185,6 +189,22 @@ def test_what_people_write(body):
 )
 def test_a_refusal_names_the_rule_and_says_what_to_write(body, rule, hint):
     assert any(rule == name and hint in evidence for name, evidence in found(body)), found(body)
+
+
+def test_a_function_without_arguments_may_keep_what_it_returns():
+    kept = "import functools\n@functools.lru_cache(maxsize={})\ndef build({}):\n    return mod"
+    assert found(before=kept.format("None", "")) == []
+    assert {rule for rule, _ in found(before=kept.format("None", "x"))} == {"outside_language"}
+    assert {rule for rule, _ in found(before=kept.format("len([])", ""))} == {"outside_language"}
+
+
+def test_a_class_body_assigns_constants_at_once():
+    shown = "class Sizes(nn.Module):\n    A, B = {}\n\n    def forward(self, x):\n        return self.A"
+    assert found(before=shown.format("16, 32")) == []
+    assert {rule for rule, _ in found(before=shown.format("len, torch"))} >= {"outside_language"}
+    assert {rule for rule, _ in found(before=shown.replace("A, B", "parameters, B").format("1, 2"))} == {
+        "patched_library"
+    }
 
 
 @pytest.mark.parametrize(

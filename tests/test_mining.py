@@ -1,5 +1,8 @@
 """Tasks mined from plain PyTorch code: what is cut out, which inputs are found, what is left out and why."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from kernelrl.configs import compose_config
@@ -8,7 +11,8 @@ from kernelrl.data.filters import FilterSettings, probe
 from kernelrl.data.guessing import guess_init, guess_inputs
 from kernelrl.data.licences import find_licence, identify, is_allowed
 from kernelrl.data.mining import MinedModule, Unusable, mine
-from kernelrl.data.trial import Limits, first_that_fits
+from kernelrl.data.trial import first_that_fit
+from kernelrl.data.workers import Limits, Lost, run_apart
 
 LAYERS = '''\
 """Layers of a project."""
@@ -95,7 +99,7 @@ def test_every_module_becomes_a_task_that_runs(project):
     assert sorted(tasks) == [f"modules/pkg/layers/{name}" for name in ("Block", "Loss", "Narrow", "Stack")]
     for task in tasks.values():
         task.check_source()
-        assert probe(task.source, FilterSettings(min_ms=0.0)) is None
+        assert probe(task.source, FilterSettings(min_ms=0.0, max_ms=60_000.0)) is None
     block = tasks["modules/pkg/layers/Block"]
     assert (block.origin, block.licence) == (f"{project.name}/pkg/layers.py:26", "MIT")
     assert "return [64]" in block.source and "torch.randint(0, 10, (" in tasks["modules/pkg/layers/Loss"].source
@@ -195,7 +199,7 @@ class Model(torch.nn.Module):
 def get_init_inputs():
     return []
 """
-LIMITS = Limits(timeout_s=60.0, memory_mb=1024)
+LIMITS = Limits(timeout_s=60.0, memory_mb=1024, workers=1, fresh=True)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +209,9 @@ LIMITS = Limits(timeout_s=60.0, memory_mb=1024)
         ("return torch.log(-x.abs())", "", "no_inputs_fit"),
         ("return x.sum().item()", "", "no_inputs_fit"),
         ("return torch.zeros(10**9)", "", "no_inputs_fit"),
+        ("return x.to_sparse()", "", "no_inputs_fit"),
+        ("return x.to('meta')", "", "no_inputs_fit"),
+        ("raise KeyboardInterrupt", "", "crashed"),
         ("import ctypes; ctypes.string_at(0)", "", "crashed"),
         ("return x", "raise RuntimeError", "does_not_load"),
         ("return x", "import sys; sys.exit(0)", "does_not_load"),
@@ -212,12 +219,19 @@ LIMITS = Limits(timeout_s=60.0, memory_mb=1024)
 )
 def test_tries_survive_whatever_mined_code_does(body, extra, answer):
     source = MODEL.format(body=body, extra=extra)
-    assert first_that_fits(source, [["torch.randn(3)"], ["torch.randn(10)"]], LIMITS) == answer
+    assert list(first_that_fit([(source, [["torch.randn(3)"], ["torch.randn(10)"]])], LIMITS)) == [answer]
+
+
+def test_an_exception_of_one_item_costs_no_other_its_result():
+    results = dict(pair for some in run_apart(math.sqrt, [4.0, -1.0, 9.0], LIMITS, chunk=3) for pair in some)
+    assert (results[4.0], results[9.0]) == (2.0, 3.0)
+    assert isinstance(results[-1.0], Lost) and results[-1.0].error.startswith("ValueError: ")
 
 
 def test_a_try_that_hangs_is_ended():
-    source = MODEL.format(body="\n        while True: pass", extra="")
-    assert first_that_fits(source, [["torch.randn(3)"]], Limits(timeout_s=3.0, memory_mb=1024)) == "too_slow"
+    hangs, fits = (MODEL.format(body=body, extra="") for body in ("\n        while True: pass", "return x.abs()"))
+    trials = [(source, [["torch.randn(3)"]]) for source in (hangs, fits)]
+    assert list(first_that_fit(trials, replace(LIMITS, timeout_s=5.0))) == ["too_slow", 0]
 
 
 def test_files_that_are_no_code_are_counted(project, caplog):

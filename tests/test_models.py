@@ -13,7 +13,7 @@ from kernelrl.configs import compose_config, read_node
 from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
 from kernelrl.policies import models
-from kernelrl.policies.sampling import Sampler
+from kernelrl.policies.backends import defaults, open_policy
 from kernelrl.policies.settings import DEFAULT, ModelSettings
 from kernelrl.training.lengths import keep_short_conversations, keep_short_prompts
 
@@ -112,7 +112,8 @@ def test_a_model_is_loaded_as_its_settings_say(texts, tmp_path):
     settings = ModelSettings(attn_implementation="eager")
     model, _ = models.load_policy(tmp_path / "base", settings=settings)
     assert model.dtype == torch.bfloat16 and model.config._attn_implementation == "eager"
-    assert Sampler(tmp_path / "base", 0, 1.0, 4, settings)._model.config._attn_implementation == "eager"
+    sampled = open_policy(defaults("transformers") | {"model": str(tmp_path / "base")}, settings)
+    assert sampled._model.config._attn_implementation == "eager"
 
 
 def test_an_adapter_may_be_the_base_model(texts, tmp_path):

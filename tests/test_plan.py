@@ -11,7 +11,7 @@ from kernelrl.commands.plan import draw, main, read_times
 from kernelrl.errors import UserError
 from kernelrl.executor.engines.simulation import Cluster, Engine, Job, Load, simulate
 from kernelrl.records import Ledger, Record
-from kernelrl.verdict import Build, Speedup, Spent, Verdict, Violation
+from kernelrl.verdict import Build, Spent, Verdict, Violation
 
 
 def jobs(number, group=8, **times):
@@ -37,7 +37,6 @@ def judged(cluster, batch, **load):
         (Cluster(1, 2, gpu=True), jobs(2, group=1, build=5.0, check=2.0), 9.0),  # builds need no device, checks do
         (Cluster(1, 4, dispatch_s=1.0), jobs(4, check=0.5), 4.5),  # the driver is the bottleneck
         (Cluster(1, 1, dispatch_s=1.0), [Job(0)] * 5, 5.0),  # what is recalled costs the driver's time alone
-        (Cluster(1, 1), jobs(2, build=4.0, check=1.0, again=True), 12.0),  # again: checked, not built
     ],
 )
 def test_what_can_be_counted_by_hand(cluster, batch, seconds):
@@ -148,12 +147,6 @@ REFUSED = Verdict(
 )
 def test_what_a_verdict_says_about_its_cost(verdict, job):
     assert Job.of(verdict) == job
-
-
-def test_what_was_measured_again_is_so_in_the_model():
-    again = VERDICT.model_copy(update={"retest": Speedup(median=9.0, low=8.0, high=10.0, pairs=7)})
-    job = Job.of(again)
-    assert job is not None and job.again
 
 
 def write_run(folder, verdicts, step_s=12.0, judge_s=2.0, interval=1):

@@ -29,3 +29,13 @@ def found() -> dict[str, Any]:
 def test_memory_is_as_if_programs_ran_one_by_one(found: dict[str, Any], case: str) -> None:
     assert found[case]["equal"]
     assert found[case]["shared"] == int(case.startswith(("apart", "by_rows"))), "batches are made where they can be"
+
+
+def test_a_kernel_that_counts_on_the_order_of_its_programs_gives_something_else(found: dict[str, Any]) -> None:
+    same = {name.removeprefix("disordered "): value for name, value in found.items() if name.startswith("disordered ")}
+    assert len(same) == 7
+    assert {name for name, value in same.items() if not value} == {
+        "race_of_a_carry",
+        "race_of_an_update",
+        "race_of_programs_that_part",
+    }

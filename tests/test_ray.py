@@ -189,7 +189,7 @@ def test_an_actor_that_gives_no_verdict_is_replaced(settings: dict[str, Any], mo
             process.kill()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

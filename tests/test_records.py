@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kernelrl.records import Ledger, Record, write_atomically, write_json
+from kernelrl.records import Ledger, Record, compact, digest, write_atomically, write_json
 from kernelrl.verdict import TrialError, Verdict
 
 
@@ -143,6 +143,44 @@ def test_set_aside_keeps_what_a_resumed_run_will_repeat_beside_the_ledger(tmp_pa
     assert len(ids(Ledger(tmp_path / "superseded"))) == 3
     assert ledger.set_aside(lambda record: False) == 0
     assert Ledger(tmp_path / "nowhere").set_aside(lambda record: True) == 0
+
+
+def test_nothing_to_write_makes_no_folder_and_blank_lines_are_no_loss(tmp_path):
+    ledger = Ledger(tmp_path / "records")
+    ledger.append([])
+    assert not ledger.folder.exists()
+    ledger.append([make("a")])
+    with open(ledger.path, "ab") as file:
+        file.write(b"\n \n")
+    assert ids(ledger) == ["a"] and ledger.skipped == 0
+
+
+def test_a_record_is_the_same_as_a_row_of_a_table_and_lacks_what_older_tables_lack():
+    record = make("a", rewards={"correct": 1.0}, reward=0.0, turn=0, finish="stop")
+    row = record.to_columns()
+    assert Record.from_columns(row) == record
+    del row["turn"], row["finish"]
+    assert Record.from_columns(row) == record.model_copy(update={"turn": None, "finish": None})
+
+
+def test_a_compacted_ledger_holds_every_record_once_and_keeps_its_corrupt_lines(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.append([make("a"), make("b")])
+    with open(ledger.path, "ab") as file:
+        file.write(b"\n{}\n")
+    lines = ledger.path.read_bytes()
+    assert compact(tmp_path) == 1
+    assert (tmp_path / "rank0.corrupt").read_bytes() == b"{}\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rank0.corrupt", "rank0.parquet"]
+    ledger.path.write_bytes(lines)  # as where it was killed before it removed the lines
+    assert ids(ledger) == ["a", "b"] and ledger.skipped == 0
+    assert compact(tmp_path) == 0 and not ledger.path.exists()
+    assert ids(ledger) == ["a", "b"]
+
+
+def test_digest_is_sha256(tmp_path):
+    (tmp_path / "file").write_bytes(b"abc")
+    assert digest(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 def test_atomic_writes_leave_nothing_behind(tmp_path):

@@ -1,6 +1,11 @@
 """The report: one file, everything in it, and nothing a completion says can act."""
 
+import base64
+import csv
+import hashlib
+import itertools
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -8,6 +13,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
+from browser import CHROMIUM, Browser
 from kernelrl.errors import UserError
 from kernelrl.eval.metrics import Settings, compare, summarize
 from kernelrl.eval.report import choose_samples, highlight, render, run
@@ -108,6 +114,7 @@ def make_record(policy, task, index, outcome, speedup=None, completion=None):
         else (),
         reference_ms=1.92 if speedup else None,
         candidate_ms=1.92 / speedup if speedup else None,
+        bound_ms=0.2 if speedup else None,
         speedup=Speedup(median=speedup, low=0.93 * speedup, high=1.06 * speedup, pairs=11) if speedup else None,
         build=Build(ok=status != "compile_error", seconds=0.4, cached=False, units=1),
         feedback={
@@ -135,7 +142,12 @@ def make_run(folder, num_tasks=40, samples=4):
     """What a finished run leaves behind, with made-up figures."""
     rng = np.random.default_rng(0)
     tasks = [
-        Task(id=f"synthetic-{index:03}", source=REFERENCE, category=CATEGORIES[index % len(CATEGORIES)])
+        Task(
+            id=f"synthetic-{index:03}",
+            source=f"{REFERENCE}# {index}\n",
+            category=CATEGORIES[index % len(CATEGORIES)],
+            level=index % 3 + 1,
+        )
         for index in range(num_tasks)
     ]
     chances = {
@@ -151,9 +163,11 @@ def make_run(folder, num_tasks=40, samples=4):
             for index, outcome in enumerate(rng.choice(list(OUTCOMES), size=samples, p=p))
         ]
         Ledger(folder / "eval" / policy / "records").append(records[policy])
-        policies[policy] = {"policy": policy, **summarize(records[policy], tasks, SETTINGS)}
+        policies[policy] = {"policy": policy, "folder": policy, **summarize(records[policy], tasks, SETTINGS)}
     names = list(chances)
     results = {
+        "schema_version": 1,
+        "tasks": [{"id": t.id, "digest": t.digest, "category": t.category, "level": t.level} for t in tasks],
         "policies": policies,
         "comparisons": [
             {"after": after, "before": before, "figures": compare(records[after], records[before], tasks, SETTINGS)}
@@ -204,7 +218,8 @@ def make_run(folder, num_tasks=40, samples=4):
             "eval": {"folder": str(folder / "eval")},
             "sft": {"folder": str(folder / "sft")},
             "grpo": {"folder": str(folder / "grpo")},
-            "report": {"file": str(folder / "report.html")},
+            "report": {"file": str(folder / "report.html"), "files": False},
+            "curate": {"folder": str(folder / "data")},
         }
     )
 
@@ -243,6 +258,9 @@ def test_the_report_shows_every_part_of_a_run(cfg):
         "How fast the kernels are",
         "Supervised fine-tuning",
         "Share of completions",
+        "How far from the machine's limit",
+        "Broken rules",
+        "By category and level",
         "By category",
         "softmax",
         "Sample kernels",
@@ -254,34 +272,145 @@ def test_the_report_shows_every_part_of_a_run(cfg):
         assert words in page.text, words
     value = results["policies"]["grpo"]["figures"]["correct"]["value"]
     assert f"{value:.1%}" in page.text
-    assert page.tags.count("svg") == 6
+    assert page.tags.count("svg") == 7
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
 
 
-def test_the_report_needs_no_network_and_runs_nothing(cfg):
+def test_the_report_needs_no_network_and_runs_its_own_script_alone(cfg):
     html = run(cfg).read_text()
     page = Page(html)
-    assert not {"script", "link", "img", "iframe", "object", "embed", "form"} & set(page.tags)
+    assert not {"link", "img", "iframe", "object", "embed", "form"} & set(page.tags)
     assert all(value.startswith("#") for name, value in page.attributes if name in ("src", "href"))
     assert "url(http" not in html and "@import" not in html
+    (policy,) = [value for name, value in page.attributes if name == "content" and "default-src" in value]
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    hashed = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
+    assert (
+        len(scripts) == 1 and policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hashed}'"
+    )
 
 
-def test_completions_cannot_act_in_the_report(cfg):
+def hostile(cfg):
+    """A page of completions, ids and categories that want to act."""
     records = {name: list(Ledger(Path(cfg.eval.folder) / name / "records")) for name in ("base", "sft")}
-    task = Task(id="<b onclick=alert(1)>", source=HOSTILE)
+    results = json.loads((Path(cfg.output_dir) / "results.json").read_text())
+    entry = results["tasks"][0]
+    entry |= {"id": "<b onclick=alert(1)></script>", "category": "</script><img src=x onerror=alert(1)>"}
+    task = Task(id=entry["id"], source=HOSTILE)
     records["grpo"] = [
         make_record("grpo", task, 0, "correct", 2.0, completion=HOSTILE),
         make_record("grpo", task, 1, "illegal", completion=HOSTILE),
         make_record("grpo", task, 2, "incorrect", completion=HOSTILE),
         make_record("grpo", task, 3, "no_kernel", completion=HOSTILE.replace("```", "")),
     ]
-    results = json.loads((Path(cfg.output_dir) / "results.json").read_text())
-    page = Page(render(results, records))
-    assert not {"script", "img", "b onclick=alert(1)"} & set(page.tags) and page.tags.count("style") == 1 + 2
+    return render(results, records)
+
+
+def test_completions_cannot_act_in_the_report(cfg):
+    page = Page(hostile(cfg))
+    honest = Page(run(cfg).read_text())
+    assert page.tags.count("script") == honest.tags.count("script")
+    assert not {"img", "b onclick=alert(1)"} & set(page.tags)
+    assert page.tags.count("style") == 1 + page.tags.count("svg")
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     for words in ("<script>alert(1)</script>", "{{ 7 * 7 }}", "<img src=x onerror=alert(1)>", "</style><style>@import"):
         assert words in page.text, words
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here")
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The page of a run."""
+    return run(make_run(tmp_path_factory.mktemp("written"), num_tasks=12, samples=4))
+
+
+SHOWN = "[...document.querySelectorAll('#explorer tbody tr')].map(row => row.innerText.split('\\t'))"
+OPENED = (
+    "new Promise(done => { const look = () => document.querySelector('#viewer .diff') ? done(true) : "
+    "setTimeout(look, 20); look() })"
+)
+
+
+def test_the_table_of_tasks_sorts_filters_and_opens_kernels(written, browser):
+    browser.open(f"file://{written}")
+    first = browser.evaluate(SHOWN)
+    assert len(first) == 12 and first[0][:3] == ["synthetic-000", "elementwise", "1"]
+    browser.evaluate("document.querySelectorAll('#explorer th')[8].click()")
+    best = [float(row[8].rstrip("×")) for row in browser.evaluate(SHOWN) if row[8] != "–"]
+    assert best == sorted(best, reverse=True) and len(best) > 3
+    browser.evaluate("find.value = 'SOFT'; find.dispatchEvent(new Event('input'))")
+    assert {row[1] for row in browser.evaluate(SHOWN)} == {"softmax"}
+    assert browser.evaluate("document.getElementById('count').textContent") == "3 of 12 tasks"
+    browser.evaluate("document.querySelector('#explorer button').click()")
+    assert browser.evaluate(OPENED)
+    words = browser.evaluate("viewer.innerText")
+    assert "correct" in words and "load_inline" in words and "from the left to the right" in words
+    assert browser.errors == []
+
+
+def test_the_page_fits_a_phone_and_follows_the_theme(written, browser):
+    browser.open(f"file://{written}")
+    colors = []
+    for theme in ("light", "dark"):
+        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        colors.append(browser.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert colors[0] != colors[1]
+    browser.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    browser.call("Emulation.clearDeviceMetricsOverride")
+
+
+TITLES = """
+[...document.querySelectorAll('svg')].flatMap((svg, plot) => [...svg.querySelectorAll('text')]
+  .filter(text => /700|bold/.test(text.getAttribute('style')))
+  .map(text => { const box = text.getBoundingClientRect(); return [plot, box.left, box.right, box.top, box.bottom] }))
+"""
+
+
+def test_titles_of_neighbouring_plots_do_not_overlap(written, browser):
+    browser.open(f"file://{written}")
+    titles = browser.evaluate(TITLES)
+    assert len(titles) > 12
+    for a, b in itertools.combinations(titles, 2):
+        apart = a[0] != b[0] or a[2] <= b[1] or b[2] <= a[1] or a[4] <= b[3] + 2 or b[4] <= a[3] + 2
+        assert apart, (a, b)
+
+
+def test_what_a_completion_says_stays_text_in_the_viewer(cfg, browser, tmp_path):
+    (tmp_path / "hostile.html").write_text(hostile(cfg))
+    browser.open(f"file://{tmp_path}/hostile.html")
+    browser.evaluate("document.querySelector('#explorer button').click()")
+    assert browser.evaluate(OPENED)
+    assert "<img src=x onerror=alert(1)>" in browser.evaluate("viewer.innerText")
+    assert browser.evaluate("document.querySelectorAll('img, b[onclick]').length") == 0
+    assert browser.errors == []
+
+
+def test_figures_and_tables_are_files_too(cfg):
+    cfg.report.files = True
+    folder = run(cfg).with_name("report_files")
+    assert {path.suffix for path in folder.iterdir()} == {".svg", ".pdf", ".csv", ".md", ".tex"}
+    plot = (folder / "speedups_by_policy.svg").read_text()
+    assert "#2f6fde" in plot and "#0405" not in plot and "#010101" not in plot
+    assert (folder / "speedups_by_policy.pdf").read_bytes().startswith(b"%PDF")
+    rows = list(csv.reader((folder / "levels.csv").open()))
+    assert rows[0] == [
+        "level",
+        *(f"{name}: {it}" for name in ("base", "sft", "grpo") for it in ("correct, %", "speedup, ×")),
+    ]
+    assert [row[0] for row in rows[1:]] == ["1", "2", "3"]
+    markdown, latex = (folder / "levels.md").read_text(), (folder / "levels.tex").read_text()
+    assert markdown.splitlines()[1].startswith("| --- | ---: |") and latex.splitlines()[1] == r"\toprule"
+    assert r"base: correct, \% & base: speedup, $\times$" in latex
 
 
 def test_highlighting_keeps_the_source():
@@ -323,7 +452,7 @@ def test_sections_of_stages_that_did_not_run_are_left_out(cfg):
         Path(cfg[stage].folder, "log.jsonl").unlink()
     page = Page(run(cfg).read_text())
     assert "Supervised fine-tuning" not in page.text and "GRPO" not in page.words
-    assert page.tags.count("svg") == 2
+    assert page.tags.count("svg") == 3
 
 
 def test_a_policy_that_never_was_right_has_a_report(cfg):

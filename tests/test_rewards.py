@@ -3,6 +3,7 @@
 import math
 import pickle
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ def shipped(name):
     [
         # no kernel, unbuilt, crashed, wrong, slow, fast, untimed; log 2 / log 8 = 1/3
         ("kernelrl", [0, 0, 0, 0, 1 + 0.1 * 0.5, 1 + 0.5 / 3 + 0.1, 1]),
+        ("speed", [0, 0, 0, 0, 1 + 0.1 * 0.5, 1 + 3 * 2 / 3 + 0.1, 1]),
         ("autotriton", [0, 0, 0, 0, 1, 1, 1]),
         ("execution", [0, 0, 0.1, 0.2, 1, 1, 1]),
         ("rule", [0, 1, 1, 1, 1, 1, 1]),
@@ -103,6 +105,9 @@ def test_parts_hold_every_term_and_gate_unweighted():
         ({}, (8.0, 9.0), 1),
         ({}, (70.0, 90.0), 1),
         ({}, (0.0, 0.1), 0),
+        ({"base": 0.25}, (0.5, 0.6), 0.2),
+        ({"base": 0.25}, (1.0, 1.5), 0.4),
+        ({"base": 0.25, "cap": 4.0}, (0.2, 0.3), 0),
     ],
 )
 def test_speedup_is_bounded_and_uses_the_lower_bound_unless_told(options, measured, expected):
@@ -149,6 +154,7 @@ def test_rewards_pickle():
         ({"speedup": {"bond": "low"}}, "no parameter 'bond'; did you mean 'bound'"),
         ({"speedup": {"bound": "lower"}}, "reward.terms.speedup.bound='lower'"),
         ({"speedup": {"cap": 1}}, "reward.terms.speedup.cap=1"),
+        ({"speedup": {"base": 1.5}}, "reward.terms.speedup.base=1.5"),
         ({"correct": {"weight": -1}}, "reward.terms.correct.weight=-1"),
         ({"correct": {"weight": float("nan")}}, "reward.terms.correct.weight=nan"),
         ({"correct": {"weight": "much"}}, "reward.terms.correct.weight='much'"),
@@ -202,7 +208,10 @@ def test_a_kernel_with_noisy_times_hides_nobody_elses_speed_and_is_paid_for_its_
     assert totals == pytest.approx([0.5, 1.0 / 1.02, 1.6 / 1.02, 1.6 / 1.02])
 
 
-@pytest.mark.parametrize(("speedup", "expected"), [(1.118, 1.11), (0.992, 1.0), (1.0, 1.0), (2.0, 2.0), (0.5, 0.5)])
+ROUNDED = [(1.118, 1.11), (0.992, 1.0), (1.0, 1.0), (2.0, 2.0), (0.5, 0.5), (1.15, 1.15), (0.07, 0.07)]
+
+
+@pytest.mark.parametrize(("speedup", "expected"), ROUNDED)
 def test_rounding_is_towards_one(speedup, expected):
     assert rounded(speedup) == expected
 
@@ -216,6 +225,16 @@ def test_cuda_l1_standardises_in_the_group():
     assert [score.total for score in shipped("cuda_l1").of_groups(samples, "aaaaa", 0.0)][3:] == [-1.5, None]
 
 
+def test_cuda_l1_clips_at_both_ends_and_counts_what_was_judged_only():
+    """Speedups 4 and nine times 0: mean 0.4, standard deviation 1.2."""
+    judged = [(COMPLETION, FAST), *[(COMPLETION, WRONG)] * 9]
+    for samples in (judged, [*judged, (COMPLETION, UNKNOWN)]):
+        scores = [score.total for score in shipped("cuda_l1").of_groups(samples, ["t"] * len(samples), 0.0)]
+        assert scores[:10] == pytest.approx([1.5, *[-1 / 3] * 9])
+    slow = [(COMPLETION, FAST)] * 9 + [(COMPLETION, WRONG)]
+    assert shipped("cuda_l1").of_groups(slow, ["t"] * 10, 0.0)[-1].total == -1.5
+
+
 def test_a_group_of_one_and_a_group_of_equals_tell_nothing():
     assert shipped("cuda_l1").of_groups([(COMPLETION, FAST)], ["t"], 0.0)[0].total == 0
     assert [score.total for score in shipped("cuda_l1").of_groups([(COMPLETION, FAST)] * 2, "tt", 0.0)] == [0, 0]
@@ -227,6 +246,26 @@ def test_cuda_agents_last_step_is_faster_than_torch_compile():
     assert shipped("cuda_agent")(COMPLETION, best).total == 3
     close = verdict("correct", "correct", speedup=(1.0, 1.04))
     assert shipped("cuda_agent")(COMPLETION, close).total == 1
+
+
+@pytest.mark.parametrize(
+    ("bound", "eager", "compiled", "expected"),
+    [
+        ("median", (1.0, 1.05), None, 1),  # the margin itself is not beyond it
+        ("median", (1.0, 1.06), None, 2),
+        ("low", (1.05, 1.06), None, 1),
+        ("low", (1.06, 2.0), (1.05, 1.2), 2),
+        ("median", (1.06, 2.0), (1.05, 1.2), 3),
+        ("median", (1.06, 2.0), (1.0, 1.05), 2),
+    ],
+)
+def test_a_step_is_reached_beyond_the_margin_by_the_bound_that_decides(bound, eager, compiled, expected):
+    judged = verdict("correct", "correct", speedup=eager)
+    if compiled is not None:
+        over = Speedup(median=compiled[1], low=compiled[0], high=2.0, pairs=9)
+        judged = judged.model_copy(update={"speedup_compiled": over})
+    reward = make_reward({"name": "t", "terms": {"tiers": {"bound": bound}}})
+    assert reward(COMPLETION, judged).total == expected
 
 
 def test_brevity_compares_correct_completions_of_the_group():
@@ -252,6 +291,8 @@ def test_a_named_penalty_is_no_hard_zero():
     assert lenient(COMPLETION, CHEAT).total == 0.75
     both = CHEAT.model_copy(update={"violations": (*CHEAT.violations, Violation(rule="no_kernel", evidence=""))})
     assert lenient(COMPLETION, both).total == 0
+    strict = make_reward({"name": "p", "terms": {"rule": {"penalties": {"library_call": 0.75, "no_kernel": 0.5}}}})
+    assert strict(COMPLETION, both).parts["rule"] == 0, "never below"
 
 
 def test_a_weight_may_move_with_the_training():
@@ -280,8 +321,9 @@ def test_memory_pays_for_the_share_that_is_saved():
     def with_peaks(candidate, reference):
         return FAST.model_copy(update={"memory": Memory(candidate_mb=candidate, reference_mb=reference)})
 
-    totals = [reward(COMPLETION, each).total for each in (with_peaks(2, 8), with_peaks(7.5, 8), with_peaks(9, 8), FAST)]
-    assert totals == [0.75, 0, 0, 0]
+    wrong = WRONG.model_copy(update={"memory": with_peaks(2, 8).memory})
+    judged = (with_peaks(2, 8), with_peaks(7, 8), with_peaks(7.5, 8), with_peaks(9, 8), FAST, wrong)
+    assert [reward(COMPLETION, each).total for each in judged] == [0.75, 0.125, 0, 0, 0, 0]
 
 
 def test_bleu_of_token_ids_by_hand():
@@ -329,3 +371,31 @@ def test_tritonrl_pays_plan_and_code_apart():
 def test_a_term_is_of_the_plan_or_of_the_code():
     with pytest.raises(UserError, match=r"reward.plan.terms.correct: a reward is a term of the plan or of the code"):
         make_reward({"terms": {"correct": {}}, "plan": {"weight": 0.1, "terms": {"correct": {}}}})
+
+
+def test_the_plan_comes_on_top_of_the_floor():
+    reward = make_reward(
+        {"floor": -0.5, "terms": {"tiers": {}}, "plan": {"weight": 0.5, "terms": {"compiles": {}, "correct": {}}}}
+    )
+    scores = [reward(COMPLETION, each) for each in (FAST, WRONG)]
+    assert [(score.total, score.plan) for score in scores] == [(3.0, 2.0), (0.0, 1.0)]
+
+
+def test_a_kernel_that_did_not_run_is_scored_by_what_is_known_without_running():
+    compiled = verdict("not_run", "compiled")
+    assert make_reward({"terms": {"compiles": {}}})(COMPLETION, compiled).total == 1
+    assert make_reward({"terms": {"compiles": {"gates": ["runs"]}}})(COMPLETION, compiled).total is None
+
+
+def test_a_reward_that_is_no_finite_number_is_an_error():
+    broken = replace(make_reward({"terms": {"correct": {}}}), measures={"correct": lambda *_: math.inf})
+    with pytest.raises(ValueError, match="reward correct returned inf"):
+        broken(COMPLETION, FAST)
+
+
+@pytest.mark.parametrize("value", [True, float("nan"), "much"])
+def test_the_floor_and_the_plans_weight_are_finite_numbers(value):
+    with pytest.raises(UserError, match=r"reward\.floor="):
+        make_reward({"floor": value, "terms": {"correct": {}}})
+    with pytest.raises(UserError, match=r"reward\.plan\.weight="):
+        make_reward({"terms": {"correct": {}}, "plan": {"weight": value, "terms": {"compiles": {}}}})

@@ -20,7 +20,7 @@ import sys, time
 from kernelrl.stage_folder import open_stage
 with open_stage("sft", sys.argv[1], {"seed": 0}):
     print("open", flush=True)
-    time.sleep(60)
+    time.sleep(1000)
 """
 
 
@@ -79,10 +79,10 @@ def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(tmp_path):
 
 def test_a_forked_child_that_outlives_the_stage_does_not_keep_the_lock(tmp_path):
     with open_stage("sft", tmp_path, {"seed": 0}):
-        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(30,))
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
         child.start()
     second = subprocess.run(
-        [sys.executable, "-c", HOLD.replace("time.sleep(60)", "pass"), str(tmp_path)], capture_output=True, text=True
+        [sys.executable, "-c", HOLD.replace("time.sleep(1000)", "pass"), str(tmp_path)], capture_output=True, text=True
     )
     child.terminate()
     child.join()

@@ -1,5 +1,6 @@
 """SFT: what it leaves behind, and how it goes on after a kill."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,13 +9,13 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
-from trl import GRPOConfig, SFTConfig
+from trl import GRPOConfig, SFTConfig, SFTTrainer
 
 from curated import training_config, write_data
 from kernelrl import sft
 from kernelrl.configs import compose_config
 from kernelrl.data.tables import read_table
-from kernelrl.errors import UserError
+from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.policies import models
 from kernelrl.stage_folder import read_log
 from kernelrl.training import checkpoints
@@ -72,6 +73,73 @@ def test_a_resumed_run_goes_on_from_the_last_whole_checkpoint(cfg, caplog):
     assert steps == [1, 2, 3, 4, 5, 6]
     resumed = weights(folder / "final")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_finished_run_may_be_extended_saved_otherwise_and_cut_into_other_micro_batches(cfg):
+    folder = sft.run(cfg)
+    started = read_log(folder / "log.jsonl")[0]
+    smaller = ["per_device_train_batch_size=2", "+gradient_accumulation_steps=2", "save_steps=1", "logging_steps=2"]
+    words = ["max_steps=8", "+dataloader_num_workers=0", *smaller]
+    longer = training_config(
+        cfg.output_dir, *(f"sft.trainer.{it}".replace("sft.trainer.+", "+sft.trainer.") for it in words)
+    )
+    sft.run(longer)
+    log = read_log(folder / "log.jsonl")
+    assert (
+        log[0] == started
+        and log[-1]["step"] == 8
+        and "trainer:\n  max_steps: 8" in (folder / "settings.yaml").read_text()
+    )
+    assert (folder / "checkpoints" / "checkpoint-8" / "seal.json").exists()
+    assert '"steps": 8' in (folder / "done.json").read_text()
+    other = training_config(cfg.output_dir, "sft.trainer.max_steps=8", "sft.trainer.per_device_train_batch_size=8")
+    with pytest.raises(UserError, match=r"batch was 4, now 8"):
+        sft.run(other)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_batch(cfg, monkeypatch):
+    compute = SFTTrainer.compute_loss
+
+    def broken(self, model, inputs, *args, **kwargs):
+        loss = compute(self, model, inputs, *args, **kwargs)
+        return loss * float("nan") if self.state.global_step == 3 else loss
+
+    monkeypatch.setattr(SFTTrainer, "compute_loss", broken)
+    with pytest.raises(InfrastructureError, match=r"the loss of step 3 is nan; the batch is in .*step3-rank0.pt"):
+        sft.run(cfg)
+    dumped = torch.load(Path(cfg.sft.folder) / "not_finite" / "step3-rank0.pt")
+    assert dumped["input_ids"].shape[0] == 4
+    texts = json.loads((Path(cfg.sft.folder) / "not_finite" / "step3-rank0.json").read_text())["texts"]
+    assert all("ModelNew" in text for text in texts["input_ids"])
+    assert last_checkpoint(Path(cfg.sft.folder) / "checkpoints").name == "checkpoint-2"
+    monkeypatch.undo()
+
+
+def test_a_gradient_that_is_no_number_stops_the_run_too(cfg):
+    rows = read_table(Path(cfg.curate.folder) / "sft_train.parquet", ["prompt", "completion"])
+    models.save_policy(
+        *models.make_base(cfg.model, [rows[0]["completion"][0]["content"]], 0), Path(cfg.sft.folder) / "b"
+    )
+    trainer = sft.make_trainer(cfg, Path(cfg.sft.folder) / "b", Path(cfg.sft.folder), rows)
+    next(trainer.model.parameters()).register_hook(lambda gradient: gradient * float("inf"))
+    with pytest.raises(InfrastructureError, match=r"the gradient of step 0 is"):
+        trainer.train()
+
+
+def test_a_large_file_is_sealed_by_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "LARGE", 1000)
+    monkeypatch.setattr(checkpoints, "SAMPLE", 16)
+    checkpoint = tmp_path / "checkpoint-1"
+    checkpoint.mkdir()
+    weights = checkpoint / "model.safetensors"
+    weights.write_bytes(bytes(range(256)) * 8)
+    seal(checkpoint)
+    assert "sampled:2048:" in (checkpoint / "seal.json").read_text() and last_checkpoint(tmp_path) == checkpoint
+    for broken in (weights.read_bytes()[:-1], weights.read_bytes()[:-1] + b"x", b"x" + weights.read_bytes()[1:]):
+        whole = weights.read_bytes()
+        weights.write_bytes(broken)
+        assert not checkpoints._is_whole(checkpoint)
+        weights.write_bytes(whole)
 
 
 def test_checkpoints_that_are_not_whole_do_not_count(tmp_path):

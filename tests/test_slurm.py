@@ -79,9 +79,9 @@ def test_the_pipeline_runs_on_two_nodes(cluster: Slurm, toy: Path, tmp_path: Pat
 
 def test_a_preempted_job_resumes(cluster: Slurm, toy: Path, tmp_path: Path) -> None:
     job = submit(cluster, "grpo", *grpo(toy, tmp_path), "nodes=2")
-    wait_for(lambda: "grpo/0/0" in written(tmp_path), 120)
+    wait_for(lambda: "grpo/0/0" in written(tmp_path))
     cluster.run("sbatch", "--partition=urgent", "--exclusive", "--nodes=3", "--output=/dev/null", "--wrap=srun sleep 1")
-    wait_for(lambda: cluster.state(job)["Restarts"] == "1", 120)
+    wait_for(lambda: cluster.state(job)["Restarts"] == "1")
     assert "stopped by SIGTERM" in output(tmp_path, job)
     assert cluster.finish(job)["JobState"] == "COMPLETED", output(tmp_path, job)
     check_records(tmp_path / "grpo", steps=STEPS)
@@ -91,7 +91,7 @@ def test_a_preempted_job_resumes(cluster: Slurm, toy: Path, tmp_path: Path) -> N
 
 def test_a_job_whose_node_dies_goes_on_on_the_others(cluster: Slurm, toy: Path, tmp_path: Path) -> None:
     job = submit(cluster, "grpo", *grpo(toy, tmp_path), "nodes=2")
-    wait_for(lambda: "grpo/1/0" in written(tmp_path), 120)
+    wait_for(lambda: "grpo/1/0" in written(tmp_path))
     (meeting,) = (tmp_path / "launch" / "nodes").iterdir()
     dead = json.loads((meeting / "1.json").read_text())["node"]
     cluster.kill(dead)
@@ -119,7 +119,7 @@ def test_a_sweep_is_one_job_for_each_combination(cluster: Slurm, toy: Path, tmp_
         jobs = cluster.run("scontrol", "show", "job", "--oneliner").splitlines()
         return sum("ArrayTaskId=" in job and "JobState=COMPLETED" in job for job in jobs)
 
-    wait_for(lambda: completed() >= 2, 60)
+    wait_for(lambda: completed() >= 2)
 
 
 def test_an_evaluation_is_shared_out_as_an_array(cluster: Slurm, toy: Path, tmp_path: Path) -> None:
@@ -256,10 +256,10 @@ def hosts(tmp_path: Path) -> Iterator[Slurm]:
 def test_hosts_that_were_cut_apart_go_on_when_they_are_joined(hosts: Slurm, toy: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     job = submit(hosts, "grpo", *grpo(toy, folder), "nodes=2", "launcher.setup=['export GLOO_SOCKET_IFNAME=eth0']")
-    wait_for(lambda: "grpo/1/0" in written(folder), 120)
+    wait_for(lambda: "grpo/1/0" in written(folder))
     other = next(name for name in hosts.nodes if name != hosts.state(job)["BatchHost"])
     subprocess.run(["ip", "link", "set", f"krl-{other}", "down"], check=True)
-    wait_for(lambda: int(hosts.state(job)["Restarts"]) >= 1, 90)
+    wait_for(lambda: int(hosts.state(job)["Restarts"]) >= 1)
     subprocess.run(["ip", "link", "set", f"krl-{other}", "up"], check=True)
     assert hosts.finish(job)["JobState"] == "COMPLETED", output(folder, job)
     check_records(folder / "grpo", steps=STEPS)

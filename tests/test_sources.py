@@ -1,23 +1,32 @@
 """Task sources: what each makes of its published layout, what it leaves out, and how the tasks are split."""
 
+import ast
 import json
+import os
 import random
+import subprocess
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 from conftest import KERNELS, REFERENCE
+from kernelrl.candidate import Candidate
 from kernelrl.configs import compose_config
 from kernelrl.data import curate, sources
+from kernelrl.data.decontamination.program import hash_layers
 from kernelrl.data.filters import FilterSettings, probe
+from kernelrl.data.fresh import DrawFresh
+from kernelrl.data.revisions import find_revision
 from kernelrl.data.rewriting import rename
 from kernelrl.data.scaling import scale
-from kernelrl.data.structure import structure
 from kernelrl.data.tables import read_table
+from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
+from kernelrl.executor import Request
 from kernelrl.task import Task
 
 PROGRAM = """\
@@ -73,7 +82,7 @@ def write(folder, files):
 def runs(task):
     """The task is a program that can be trained on, as the filters see it."""
     task.check_source()
-    return probe(task.source, FilterSettings(min_ms=0.0)) is None
+    return probe(task.source, FilterSettings(min_ms=0.0, max_ms=60_000.0)) is None
 
 
 @pytest.fixture
@@ -104,7 +113,7 @@ def test_no_program_is_in_both_splits_whatever_its_sizes_and_names(tmp_path):
         for size in (16, 32, 64):
             files[f"level1/{number}{size}_x.py"] = rename(program(body, size), {"x": f"argument_{size}"})
     split = load("kernelbench", write(tmp_path, files), heldout=0.5)
-    train, heldout = ({structure(task.source) for task in tasks} for tasks in (split.train, split.heldout))
+    train, heldout = ({hash_layers(task.source) for task in tasks} for tasks in (split.train, split.heldout))
     assert len(train) + len(heldout) == len(BODIES) and not train & heldout
     assert len(split.train) + len(split.heldout) == 3 * len(BODIES)
 
@@ -119,12 +128,13 @@ def test_heldout_that_is_neither(kernelbench):
         load("kernelbench", kernelbench, heldout=1.5)
 
 
-def test_the_structure_is_that_of_the_computation():
-    same = program("x.tanh()").replace("Model(nn.Module):", 'Model(nn.Module):\n    """Text."""\n    factor = 3\n')
-    assert structure(same) != structure(program("x.tanh()"))  # it has an attribute more
-    assert structure(program("x * 2")) == structure(program("x * 3", size=7).replace("x", "value"))
-    assert structure(program("x.tanh()")) != structure(program("x.sigmoid()"))
-    assert structure(program("x - x.abs()")) != structure(program("x.abs() - x"))
+def test_a_program_is_known_by_its_computation_without_numbers_and_unused_attributes():
+    unused = program("x.tanh()").replace("Model(nn.Module):", 'Model(nn.Module):\n    """Text."""\n    factor = 3\n')
+    assert hash_layers(unused) == hash_layers(program("x.tanh()"))
+    assert hash_layers(program("x * 2")) == hash_layers(program("x * 3", size=7).replace("x", "value"))
+    assert hash_layers(program("x.tanh()")) != hash_layers(program("x.sigmoid()"))
+    assert hash_layers(program("x - x.abs()")) != hash_layers(program("x.abs() - x"))
+    assert hash_layers("not a program") != hash_layers("another")
 
 
 # smaller sizes
@@ -261,6 +271,65 @@ def test_multikernelbench(tmp_path):
         load("multikernelbench", tmp_path, categories=["conv"])
 
 
+LISTED = """\
+import torch
+import torch.nn as nn
+import json
+import os
+
+
+class Model(nn.Module):
+    def forward(self, x, scale: float):
+        return torch.tanh(x) * scale
+
+
+def get_input_groups():
+    path = os.path.join(os.path.dirname(__file__), "scaled_tanh.json")
+    with open(path, "r") as f:
+        cases = [json.loads(line) for line in f if line.strip()]
+    dtypes = {"float32": torch.float32, "float16": torch.float16}
+    groups = []
+    for case in cases:
+        x, scale = case["inputs"]
+        groups.append([torch.randn(x["shape"], dtype=dtypes[x["dtype"]]), scale["value"]])
+    return groups
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_multikernelbench_files_that_list_their_cases(tmp_path):
+    """Each case that is taken carries its line; the largest come first, and none above the limit."""
+    cases = [
+        {"inputs": [{"name": "x", "dtype": "float32", "shape": shape}, {"name": "scale", "value": 2.0}]}
+        for shape in ([], [0, 7], [64, 100], [32, 100], [4096, 4096, 2])
+    ]
+    lines = "\n".join(map(json.dumps, cases)) + "\n"
+    folder, name = "reference/npukernelbench_level0", "scaled_tanh"
+    files = {
+        f"{folder}/{name}.py": LISTED,
+        f"{folder}/{name}.json": lines,
+        f"{folder}/npu.py": LISTED.replace("import os", "import os\nimport torch_npu"),
+        f"{folder}/npu.json": lines,
+        f"{folder}/alone.py": LISTED,
+        f"{folder}/torn.py": LISTED,
+        f"{folder}/torn.json": lines[:-20],
+        f"{folder}/huge.py": LISTED,
+        f"{folder}/huge.json": json.dumps(cases[-1]),
+    }
+    write(tmp_path, files)
+    split = load("multikernelbench", tmp_path)
+    assert split.skipped == {"no_cases": 2, "reference_in_torch_npu": 1, "too_large": 1}
+    (task,) = tasks_of(split).values()
+    assert (task.id, task.category) == (f"multikernelbench/npukernelbench_level0/{name}/3", "npukernelbench_level0")
+    assert runs(task) and "__file__" not in task.source and json.dumps(cases[2]) in task.source
+    two = load("multikernelbench", tmp_path, cases=2, heldout=0.5)
+    assert sorted(tasks_of(two)) == [task.id, task.id.replace("/3", "/4")] and not (two.train and two.heldout)
+    assert len(tasks_of(load("multikernelbench", tmp_path, cases=None))) == 4
+
+
 # TritonBench
 
 T_FILE = f'''\
@@ -293,6 +362,9 @@ def test_shifted_silu():
 
     fixed = torch.tensor([1.0, 2.0], device="cuda")
     results["test_case_3"] = shifted_silu(fixed, 1.0)
+
+    empty = torch.tensor([])
+    results["test_case_4"] = shifted_silu(empty, 1.0)
     return results
 
 test_results = test_shifted_silu()
@@ -304,12 +376,44 @@ def test_tritonbench_t_cases_become_tasks(tmp_path):
     split = load("tritonbench", folder, heldout=0)
     assert split.skipped == {"fixed_inputs": 1}
     tasks = tasks_of(split)
-    assert sorted(tasks) == [f"tritonbench-t/shifted_silu/test_case_{number}" for number in (1, 2)]
+    assert sorted(tasks) == [f"tritonbench-t/shifted_silu/test_case_{number}" for number in (1, 2, 3)]
     assert all(runs(task) for task in tasks.values())
+    written_out = tasks["tritonbench-t/shifted_silu/test_case_3"].source
+    assert "fixed = torch.empty([2]).uniform_(1.0, 2.0).to(torch.float32)" in written_out
     source = tasks["tritonbench-t/shifted_silu/test_case_2"].source
     assert "shifted_silu(x, shift, gain=2.5)" in source
     assert "shift[::2] = torch.rand(32)" in source
     assert not any(word in source for word in ("cuda", "manual_seed", "results", "fixed"))
+
+
+@pytest.mark.parametrize(
+    ("written", "dtype", "holds"),
+    [
+        ("torch.tensor([[-1.5, 2.0, 0.0]], device=None)", None, None),  # an argument that is not known: it stays
+        ("torch.tensor([])", None, None),
+        ("torch.tensor(3.0)", torch.float32, lambda x: 1.5 <= x <= 4.5),
+        ("torch.tensor([[-1.5, 2.0, 0.0]])", torch.float32, lambda x: (x.abs() <= 2).all()),
+        ("torch.tensor([0, 7, 3], dtype=torch.int32)", torch.int32, lambda x: ((x >= 0) & (x <= 7)).all()),
+        ("torch.tensor([4, 4])", torch.int64, lambda x: ((x >= 1) & (x <= 4)).all()),
+        ("torch.tensor([2, 0, 1, 3])", torch.int64, lambda x: x.sort().values.tolist() == [0, 1, 2, 3]),
+        ("torch.tensor([True, False, True])", torch.bool, None),
+        ("torch.tensor([1 + 2j, 3])", torch.complex64, None),
+        ("torch.tensor([[2.0, 1.0], [1.0, 2.0]])", torch.float32, lambda x: (torch.linalg.eigvalsh(x) > 0).all()),
+        ("torch.tensor([[0.0, 1.0], [1.0, 0.0]])", torch.float32, lambda x: torch.equal(x, x.T)),
+        ("torch.tensor([[2.0, 0.0], [5.0, 1.0]])", torch.float32, lambda x: x[0, 1] == 0 and x.diagonal().min() >= 1),
+        ("torch.ones(2, 3, dtype=torch.float64)", torch.float64, None),
+        ("torch.eye(3)", torch.float32, None),
+        ("torch.linspace(-5.0, 5.0, steps=10)", torch.float32, lambda x: (x.abs() <= 5).all()),
+    ],
+)
+def test_a_tensor_that_is_written_out_becomes_a_draw_of_its_kind(written, dtype, holds):
+    tree = DrawFresh().visit(ast.parse(written, mode="eval"))
+    drawn = [eval(ast.unparse(tree)) for _ in range(8)]
+    original = eval(written)
+    assert {tensor.shape for tensor in drawn} == {original.shape}
+    assert any(not torch.equal(drawn[0], other) for other in drawn[1:]) == (dtype is not None)
+    assert {tensor.dtype for tensor in drawn} == {original.dtype if dtype is None else dtype}
+    assert holds is None or all(holds(tensor) for tensor in drawn)
 
 
 def test_tritonbench_says_why_a_file_is_no_task(tmp_path):
@@ -406,6 +510,92 @@ def test_kernelbook_keeps_the_triton_code_for_a_teacher(kernelbook):
     assert "kernelbook/11-ScaledLinear" not in kernels
     with pytest.raises(UserError, match="tasks.source=synthetic has no kernels beside its tasks; kernelbook and table"):
         sources.load_kernels(compose_config("curate").tasks)
+
+
+PUBLISHED = """\
+import torch
+from torch._inductor.select_algorithm import extern_kernels
+import triton
+import triton.language as tl
+from torch._inductor.runtime.triton_heuristics import grid
+from torch._C import _cuda_getCurrentRawStream as get_raw_stream
+from torch._inductor.runtime.triton_helpers import libdevice
+import torch.nn as nn
+assert_size_stride = torch._C._dynamo.guards.assert_size_stride
+empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cuda
+reinterpret_tensor = torch._C._dynamo.guards._reinterpret_tensor
+
+
+@triton.jit
+def triton_poi_fused_mul_0(in_out_ptr0, in_ptr0, xnumel, XBLOCK: tl.constexpr):
+    xnumel = 128
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    x2 = xindex
+    x0 = xindex % 8
+    tmp0 = tl.load(in_out_ptr0 + x2, xmask)
+    tmp1 = tl.load(in_ptr0 + x0, xmask, eviction_policy='evict_last')
+    tmp2 = tmp0 + tmp1
+    tmp3 = 2.0
+    tmp4 = tmp2 * tmp3
+    tl.store(in_out_ptr0 + x2, tmp4, xmask)
+
+
+def call(args):
+    primals_1, primals_2, primals_3 = args
+    args.clear()
+    assert_size_stride(primals_1, (8, 4), (4, 1))
+    assert_size_stride(primals_2, (8,), (1,))
+    assert_size_stride(primals_3, (4, 4, 4), (16, 4, 1))
+    with torch.cuda._DeviceGuard(0):
+        torch.cuda.set_device(0)
+        buf0 = empty_strided_cuda((16, 8), (8, 1), torch.float32)
+        extern_kernels.mm(reinterpret_tensor(primals_3, (16, 4), (4, 1), 0),
+            reinterpret_tensor(primals_1, (4, 8), (1, 4), 0), out=buf0)
+        del primals_1
+        buf1 = reinterpret_tensor(buf0, (4, 4, 8), (32, 8, 1), 0)
+        del buf0
+        get_raw_stream(0)
+        triton_poi_fused_mul_0[grid(128)](buf1, primals_2, 128, XBLOCK=128,
+            num_warps=4, num_stages=1)
+        del primals_2
+    return buf1, reinterpret_tensor(primals_3, (16, 4), (4, 1), 0)
+
+
+class ScaledLinearNew(nn.Module):
+
+    def __init__(self, in_dim, bias=True, scale=0.5):
+        super(ScaledLinearNew, self).__init__()
+        self.linear = nn.Linear(in_dim, 8, bias)
+        self.scale = scale
+
+    def forward(self, input_0):
+        primals_1 = self.linear.weight
+        primals_2 = self.linear.bias
+        primals_3 = input_0
+        output = call([primals_1, primals_2, primals_3])
+        return output[0]
+"""
+
+
+def test_kernels_of_the_published_form_become_candidates(tmp_path, executor_cache, kept_executor):
+    """Inductor's imports, its grid, its library calls and the wrapper around `call(args)` are no candidate's."""
+    odd = PUBLISHED.replace("extern_kernels.mm", "torch.ops.aten.sort.default")
+    rows = [ROW | {"triton_code": PUBLISHED}, ROW | {"uuid": 8, "triton_code": odd}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "book.parquet")
+    cfg = compose_config("curate", ["tasks=kernelbook", f"tasks.path={tmp_path}/book.parquet", "teacher=paired"])
+    teacher = make_teacher(cfg.teacher, "triton")
+    task = tasks_of(load("kernelbook", tmp_path / "book.parquet", heldout=0))["kernelbook/7-ScaledLinear"]
+    (proposal,) = teacher.propose(task, "triton")
+    assert "_inductor" not in proposal.source and "call(" not in proposal.source
+    assert "triton_poi_fused_mul_0[1,](buf1, self.linear.bias, 128, XBLOCK=128, num_warps=4" in proposal.source
+    assert teacher.propose(task.model_copy(update={"id": "kernelbook/8-ScaledLinear"}), "triton") == []
+    assert teacher.summary() == {"not_converted": {"extern kernel: sort": 1}}
+    candidate = Candidate(source=proposal.source, dialect="triton")
+    with kept_executor({"timing": False, "trials": 2, "cache_dir": str(executor_cache)}) as executor:
+        ((_, verdict),) = executor.stream([Request(task=task, candidate=candidate, dialect="triton")])
+    assert verdict.correct, verdict.feedback
 
 
 # robust-kbench
@@ -554,7 +744,7 @@ def test_a_mixture_keeps_its_shares_from_the_first_task_on(kernelbench, tmp_path
         len(origins) // 3
     )
     assert len(split.heldout) == 2 and len(split.train) >= 12
-    assert not {structure(task.source) for task in split.train} & {structure(task.source) for task in split.heldout}
+    assert not {hash_layers(task.source) for task in split.train} & {hash_layers(task.source) for task in split.heldout}
     with pytest.raises(UserError, match=r"tasks.shares names bench; tasks.parts names bench, table"):
         sources.load(OmegaConf.create(mixture | {"shares": {"bench": 1}}))
     with pytest.raises(UserError, match=r"tasks.shares.table=0: give a positive weight"):
@@ -569,10 +759,18 @@ def test_the_mixture_of_the_config_composes():
 # curation and evaluation
 
 
-def test_curation_reads_a_benchmark(kernelbench, tmp_path, kernelrl):
-    command = ["curate", "tasks=kernelbench", f"tasks.path={kernelbench}", "curate.num_triples=0", "filters.min_ms=0"]
+@pytest.fixture(scope="module", autouse=True)
+def _kept_executor(kept_executor):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curate, "make_executor", kept_executor)
+        yield
+
+
+def test_curation_reads_a_benchmark(kernelbench, tmp_path, kernelrl, executor_cache):
+    command = ["curate", "tasks=kernelbench", f"tasks.path={kernelbench}", "curate.num_triples=0"]
+    command += ["filters.min_ms=0", "filters.max_ms=10000"]  # what is kept must not depend on the machine's load
     write(kernelbench, {"level1/99_broken.py": "def f(:"})
-    done = kernelrl(*command, "output_dir=out")
+    done = kernelrl(*command, f"output_dir={tmp_path}/out", f"executor.cache_dir={executor_cache}")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "out" / "data"
     summary = json.loads((folder / "summary.json").read_text())
@@ -594,13 +792,33 @@ def test_published_kernels_enter_a_data_set_like_all_others_by_their_verdict(tmp
     rows += [{"source": program(body), "kernel": None, "dialect": None} for body in BODIES[:4]]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     overrides = ["tasks=table", f"tasks.path={tmp_path}", "tasks.columns.kernel=kernel", "teacher=paired"]
-    overrides += ["tasks.columns.dialect=dialect", "filters.min_ms=0", f"output_dir={tmp_path}/out"]
+    overrides += ["tasks.columns.dialect=dialect", "filters.min_ms=0", "filters.max_ms=10000"]
+    overrides += [f"output_dir={tmp_path}/out"]
     seed = next(n for n in range(9) if any("relu" in task.source for task in load("table", tmp_path, seed=n).train))
     cfg = compose_config("curate", [*overrides, f"tasks.seed={seed}", f"executor.cache_dir={executor_cache}"])
     folder = curate.run(cfg)
     assert json.loads((folder / "summary.json").read_text())["proposals_by_status"] == {"correct": 1, "incorrect": 1}
     (triple,) = read_table(folder / "sft_train.parquet", ["kernel", "teacher"])
     assert triple == {"kernel": KERNELS["right"], "teacher": "paired"}
+
+
+PUBLISHED_AT = os.environ.get("KERNELRL_BENCHMARKS", "")
+"""A folder with checkouts of the four benchmarks, by their names; their tasks are read where it is there."""
+
+
+@pytest.mark.skipif(not PUBLISHED_AT, reason="KERNELRL_BENCHMARKS names no folder of checkouts")
+@pytest.mark.parametrize(
+    ("name", "folder", "number"),
+    [
+        ("kernelbench", "KernelBench/KernelBench", 270),
+        ("multikernelbench", "MultiKernelBench", 375),
+        ("tritonbench", "TritonBench", 541),
+        ("robust_kbench", "robust-kbench/tasks", 240),
+    ],
+)
+def test_the_benchmarks_themselves_are_read(name, folder, number):
+    split = load(name, Path(PUBLISHED_AT) / folder)
+    assert len(split.train) + len(split.heldout) >= number
 
 
 def test_all_tasks_of_a_source_in_natural_order(kernelbench):
@@ -610,3 +828,37 @@ def test_all_tasks_of_a_source_in_natural_order(kernelbench):
     cfg = compose_config("eval", ["tasks=kernelbench", f"tasks.path={kernelbench}"]).tasks
     numbers = [int(Path(task.id).name.partition("_")[0]) for task in sources.load_all(cfg)]
     assert numbers == [1, 2, 3, 4, 5, 6, 7, 8, 10, 100]
+
+
+BAD_TEXT = b"\xff\xfe\x00"
+
+
+@pytest.mark.parametrize("source", ["table", "kernelbench"])
+def test_a_row_that_is_not_text_is_left_out_and_named(source, tmp_path):
+    """Nobody checks the text of a Parquet file when it is written."""
+    columns = {"name": [b"1_a", b"2_b"], "code": [program("x.tanh()").encode(), BAD_TEXT]}
+    table = pa.table({name: pa.array(values, pa.binary()).view(pa.string()) for name, values in columns.items()})
+    table = table.append_column("level", pa.array([1, 1]))
+    pq.write_table(table, tmp_path / "train.parquet")
+    changes = {"heldout": 0} | ({"columns": {"id": "name", "source": "code"}} if source == "table" else {})
+    split = load(source, tmp_path / "train.parquet", **changes)
+    assert split.skipped == {"not_text": 1} and len(split.train) == 1
+
+
+def test_a_line_that_is_not_text_is_left_out_and_named(tmp_path, caplog):
+    lines = [json.dumps({"id": "a", "source": program()}).encode(), b'{"id": "b", "source": "' + BAD_TEXT + b'"}']
+    (tmp_path / "tasks.jsonl").write_bytes(b"\n".join(lines))
+    split = load("table", tmp_path / "tasks.jsonl", heldout=0)
+    assert split.skipped == {"not_text": 1} and f"not_text ({tmp_path}/tasks.jsonl:2)" in caplog.text
+
+
+def test_the_revision_of_a_checkout_and_of_a_data_set_on_the_hub(tmp_path, monkeypatch):
+    assert find_revision(str(tmp_path)) is None and find_revision(None) is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "a.py").touch()
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    assert find_revision(str(tmp_path)) == find_revision(str(tmp_path / "a.py")) == head
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert find_revision("me/tasks", "main") == "main"  # the hub cannot be asked: reading will say so

@@ -120,6 +120,13 @@ def test_fast_p_counts_correct_and_strictly_faster_samples():
     assert isnan(fast_p([], [], 1))
 
 
+def test_percentiles_hold_the_middle_and_leave_out_what_is_not_known():
+    values = np.array([*range(101), np.nan], dtype=np.float64)
+    assert percentiles(values) == pytest.approx((2.5, 97.5))
+    assert percentiles(values, level=0.5) == pytest.approx((25, 75))
+    assert all(isnan(bound) for bound in percentiles(values[-1:]))
+
+
 def test_geometric_mean():
     assert geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
     assert isnan(geometric_mean([]))
@@ -152,5 +159,7 @@ def test_the_interval_of_a_mean_of_few_values_is_students():
     """Student's quantile of two degrees of freedom is 4.303."""
     low, high = mean_interval([1.0, 2.0, 3.0])
     assert (low, high) == pytest.approx((2 - 4.3027 / np.sqrt(3), 2 + 4.3027 / np.sqrt(3)), rel=1e-4)
+    low, high = mean_interval([1.0, 2.0, 3.0], level=0.5)
+    assert (low, high) == pytest.approx((2 - 0.8165 / np.sqrt(3), 2 + 0.8165 / np.sqrt(3)), rel=1e-4)
     assert mean_interval([2.0, 2.0]) == (2.0, 2.0)
     assert all(isnan(bound) for bound in mean_interval([1.0]))

@@ -178,7 +178,8 @@ def test_a_stage_of_another_machine_runs_as_long_as_it_reports(run):
     write_report(run, STALE_S + 5, "elsewhere")
     grpo = stage(run, "grpo")
     assert grpo.state == "stopped" and "no report from elsewhere lately" in grpo.who
-    assert page.node_row(grpo.nodes[0], time.time())[2] == "stale, reported 0:00:35 ago"
+    reported = grpo.nodes[0].time
+    assert page.node_row(grpo.nodes[0], reported + STALE_S + 5.25)[2] == "stale, reported 0:00:35 ago"
 
 
 def test_the_last_error_of_a_record_and_of_a_node(run):

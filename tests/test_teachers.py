@@ -7,13 +7,13 @@ import pytest
 from omegaconf import OmegaConf
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from chat_server import answer
+from chat_server import BatchHandler, answer, says
 from conftest import REFERENCE, RIGHT
 from kernelrl import dialects
 from kernelrl.candidate import Candidate, Completion
 from kernelrl.configs import compose_config
 from kernelrl.data import sources
-from kernelrl.data.sources.synthetic import make_task
+from kernelrl.data.graph.chain import make_task
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, write_table
 from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
@@ -32,10 +32,13 @@ GOOD = answer(f"<think>\nBound by memory.\n</think>\n{KERNEL}\n")
 
 
 def llm(tmp_path, server=None, **changes):
-    fields = [f"teacher.cache_dir={tmp_path}/answers", "teacher.model=m", "teacher.samples=2", "teacher.retries=2"]
-    cfg = compose_config("curate", ["teacher=llm", *fields]).teacher
-    cfg.seed, cfg.base_url = 0, server.url if server else "http://127.0.0.1:9/v1"
-    return make_teacher(OmegaConf.merge(cfg, changes), "cpp")
+    url = server.url if server else "http://127.0.0.1:9/v1"
+    return teacher_of("llm", tmp_path, {"model": "m", "samples": 2, "retries": 2, "base_url": url} | changes)
+
+
+def teacher_of(option, tmp_path, changes):
+    cfg = compose_config("curate", [f"teacher={option}", f"teacher.cache_dir={tmp_path}/answers"]).teacher
+    return make_teacher(OmegaConf.merge(cfg, {"seed": 0} | changes), "cpp")
 
 
 def ask(teacher, tasks=TASKS):
@@ -104,6 +107,19 @@ def test_a_slow_answer_is_a_failure_of_its_own(serve, tmp_path):
     assert teacher.summary()["failed"] == {"timeout": 1}
 
 
+def test_a_limit_of_cost_leaves_questions_open(serve, tmp_path):
+    """What was paid for is kept; the next run goes on with as much again."""
+    server = serve(GOOD)
+    priced = {"prices": {"prompt": 2.0, "completion": 10.0}, "concurrency": 1, "max_cost": 0.014}
+    first = llm(tmp_path, server, **priced)
+    answered = len(ask(first))
+    assert 2 <= answered < 8 and first.unanswered == 8 - answered and first.questions == 8
+    assert first.summary()["failed"] == {"teacher.max_cost reached": 8 - answered}
+    assert len(ask(llm(tmp_path, server, **priced | {"max_cost": 1.0}))) == len(server.requests) == 8
+    with pytest.raises(UserError, match=r"teacher.max_cost=1 needs teacher.prices.prompt and .completion"):
+        llm(tmp_path, server, max_cost=1)
+
+
 def test_unknown_prices_and_tokens_are_unknown_costs(serve, tmp_path):
     silent = json.loads(GOOD[1])
     del silent["usage"]
@@ -134,12 +150,103 @@ def test_the_key_comes_from_the_environment_and_goes_nowhere_else(serve, tmp_pat
         ({}, r"teacher.base_url=http://127.0.0.1:9/v1 cannot be reached"),
         ({"model": None}, r"teacher.model is not set"),
         ({"samples": 0}, r"teacher.samples=0: at least 1"),
-        ({"backend": "cloud"}, r"teacher.backend='cloud' is not known; choose endpoint or local"),
+        ({"backend": "cloud"}, r"teacher.backend='cloud' is not known; choose transformers, vllm, endpoint"),
+        ({"temperature": -1.0}, r"teacher.temperature=-1.0"),
     ],
 )
 def test_what_can_be_known_at_once_is_one_line(tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
         ask(llm(tmp_path, retries=0, **changes))
+
+
+BATCHED = {"batch": {"questions": 4, "poll_s": 0.01}, "prices": {"prompt": 2.0, "completion": 10.0}}
+
+
+def test_questions_go_up_in_batches_and_what_failed_in_one_is_asked_again(serve, tmp_path):
+    server = serve(GOOD, GOOD, (500, "{}"), GOOD, handler=BatchHandler)
+    server.looks += ["validating", "in_progress"]
+    teacher = llm(tmp_path, server, **BATCHED)
+    assert [task.id for task, _ in ask(teacher)] == ["t0", "t0", "t1", "t2", "t2", "t3", "t3"]
+    assert len(server.batches) == 2 and [len(lines) for lines in server.files.values()] == [4, 4]
+    line = json.loads(server.files["file-0"][0])
+    assert (line["method"], line["url"], line["body"]["model"]) == ("POST", "/v1/chat/completions", "m")
+    assert teacher.summary()["failed"] == {"HTTP 500": 1} and teacher.summary()["cost"] == pytest.approx(7 * 0.007)
+    assert len(ask(llm(tmp_path, server, **BATCHED))) == 8
+    assert [len(lines) for lines in server.files.values()] == [4, 4, 1]
+
+
+def test_a_batch_that_a_killed_run_has_paid_for_is_waited_for(serve, tmp_path):
+    """Its id is written down when it is begun; a server that fails in between costs nothing."""
+    server = serve(GOOD, handler=BatchHandler)
+    server.looks += ["gone"]
+    first = llm(tmp_path, server, retries=0, **BATCHED)
+    handler = server.RequestHandlerClass
+    server.RequestHandlerClass = type("Failing", (handler,), {"do_GET": lambda self: self.reply(503, "{}")})
+    assert ask(first, TASKS[:2]) == [] and first.summary()["failed"] == {"HTTP 503": 4}
+    server.RequestHandlerClass = handler
+    assert len(ask(llm(tmp_path, server, **BATCHED), TASKS[:2])) == 4
+    assert len(server.batches) == 1 and not list((tmp_path / "answers" / "batches").iterdir())
+
+
+def test_a_batch_that_could_cost_more_than_is_left_is_not_begun(serve, tmp_path, caplog):
+    server = serve(GOOD, handler=BatchHandler)
+    priced = BATCHED | {"max_new_tokens": 1000, "max_cost": 0.06}
+    with caplog.at_level(logging.INFO):
+        teacher = llm(tmp_path, server, **priced)
+        assert len(ask(teacher)) == 4 and teacher.unanswered == 4  # 4 questions may cost 0.04 and their prompts
+    (said,) = [record.getMessage() for record in caplog.records if "if all are asked" in record.getMessage()]
+    assert "8 questions if all are asked" in said and "at most 8,000 in their answers: the cost is at most 0.09" in said
+
+
+def test_a_server_without_batches_and_batches_without_a_cache(serve, tmp_path):
+    missing = type("Missing", (BatchHandler,), {"do_POST": lambda self: self.reply(404, "{}")})
+    with pytest.raises(UserError, match=r"has no batches \(HTTP 404\); set teacher.batch=null"):
+        ask(llm(tmp_path, serve(GOOD, handler=missing), **BATCHED))
+    with pytest.raises(UserError, match=r"teacher.batch needs teacher.cache_dir"):
+        ask(llm(tmp_path, serve(GOOD), **BATCHED, cache_dir=None))
+
+
+def explain(tmp_path, server, **changes):
+    verified = curation(tmp_path / "published", "cpp", RIGHT, "correct")
+    given = {"model": "m", "samples": 1, "retries": 0, "base_url": server.url, "kernels": str(verified)}
+    return teacher_of("explain", tmp_path, given | changes)
+
+
+def test_an_explanation_is_kept_with_the_kernel_that_was_written_from_it(serve, tmp_path):
+    """The kernel is shown to whoever explains it, and not to whoever writes it again."""
+
+    def reply(body):
+        return answer("Divide the rows.") if "Write down the reasoning" in says(body) else GOOD
+
+    server = serve(reply)
+    teacher = explain(tmp_path, server, concurrency=1)
+    proposals = ask(teacher)  # the last task has no kernel, and is not asked about
+    assert [(task.id, item.reasoning, item.source) for task, item in proposals] == [
+        (f"t{number}", "Divide the rows.", RIGHT) for number in range(3)
+    ]
+    asked, again = (says(body) for _, _, body in server.requests[:2])
+    assert RIGHT.strip() in asked and TASKS[0].source.strip() in asked
+    assert RIGHT.strip() not in again and again.endswith("This is how to go about it:\nDivide the rows.")
+    assert teacher.questions == teacher.summary()["answers"] == 6 and teacher.name == "explain: m"
+
+
+@pytest.mark.parametrize(
+    ("explanation", "kernel", "why"),
+    [
+        (f"It reads:\n{RIGHT}", GOOD, "quotes_the_kernel"),
+        ("<think>\nOnly thought.\n</think>", GOOD, "no_reasoning"),
+        ("Divide the rows.", answer("I cannot."), "no_kernel"),
+    ],
+)
+def test_what_no_explanation_or_no_kernel_comes_of_is_counted(explanation, kernel, why, serve, tmp_path):
+    server = serve(lambda body: answer(explanation) if "Write down the reasoning" in says(body) else kernel)
+    teacher = explain(tmp_path, server)
+    assert ask(teacher) == [] and teacher.summary()[why] == 3
+
+
+def test_what_is_to_be_explained_must_be_given(serve, tmp_path):
+    with pytest.raises(UserError, match=r"teacher.kernels is not set; give the folder `verified`"):
+        explain(tmp_path, serve(GOOD), kernels=None)
 
 
 def test_a_local_model_answers_through_the_same_class(tmp_path):
@@ -156,12 +263,12 @@ def test_a_local_model_answers_through_the_same_class(tmp_path):
         pad_token_id=tokenizer.pad_token_id,
     )
     save_policy(Qwen3ForCausalLM(config), tokenizer, tmp_path / "model")
-    changes = {"backend": "local", "model": str(tmp_path / "model"), "style": "short", "request": {"max_tokens": 8}}
-    teacher = llm(tmp_path, **changes)
+    changes = {"model": str(tmp_path / "model"), "style": "short", "max_new_tokens": 8, "samples": 2}
+    teacher = teacher_of("local_llm", tmp_path, changes)
     assert ask(teacher, TASKS[:2]) == []  # its weights are random
     first = teacher.summary()
     assert first["answers"] == first["no_kernel"] == 4 and first["completion_tokens"] > 0
-    again = llm(tmp_path, **changes)
+    again = teacher_of("local_llm", tmp_path, changes)
     ask(again, TASKS[:2])
     assert again.summary()["cached"] == 4
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from omegaconf import OmegaConf
 
 from kernelrl import dialects
 from kernelrl.candidate import Candidate, Completion
+from kernelrl.data.graph.chain import make_task
 from kernelrl.data.graph.generate import tasks
 from kernelrl.data.graph.graph import Dials
-from kernelrl.data.sources.synthetic import make_task
 from kernelrl.data.teachers import make_teacher
 from kernelrl.data.teachers.template.levels import LEVELS
 from kernelrl.executor.api import Request
@@ -49,6 +51,7 @@ def propose(task, dialect="cpp"):
 
 
 LINEAR = "    def __init__(self, width):\n        super().__init__()\n        self.f = nn.Linear(width, 24)\n\n"
+SEQUENTIAL = LINEAR.replace("nn.Linear(width, 24)", "nn.Sequential(nn.Linear(width, 24), nn.ReLU())")
 RANGES = 'SHAPE_RANGES = {"N": (2, 20)}\n'
 PROGRAMS = {
     "activation": task("return F.gelu(torch.tanh(x)) * F.softplus(x)"),
@@ -58,6 +61,7 @@ PROGRAMS = {
     "scan": task("return torch.cumsum(x, dim=1), torch.cummax(x, dim=0).values"),
     "loss": task("return F.mse_loss(x, y)", "torch.randn(N, 40), torch.randn(N, 40)", "x, y"),
     "matmul": task("return torch.relu(self.f(x))", init=LINEAR, sizes="40", ranges=RANGES),
+    "sequential": task("return self.f(x)", init=SEQUENTIAL, sizes="40"),
     "half": task("return torch.exp(-x.abs()).sum(1)", "torch.randn(N, 40, dtype=torch.bfloat16)", ranges=RANGES),
     "index": task("return torch.gather(x, 1, i)", "torch.randn(N, 40), torch.randint(40, (N, 8))", "x, i"),
     "scatter": task(
@@ -86,7 +90,8 @@ def judge(requests, make_executor, cache):
 
 
 def requests_of(each, dialect, which):
-    proposals = [propose(each, dialect)[-level] for level in which]
+    proposals = propose(each, dialect)
+    proposals = [proposals[-level % len(proposals)] for level in which]
     candidates = [Candidate(source=proposal.source, dialect=dialect) for proposal in proposals]
     return [Request(task=each, candidate=candidate, dialect=dialect) for candidate in candidates]
 
@@ -123,6 +128,34 @@ def test_levels_differ_and_say_what_they_do(dialect):
         assert dialects.get(dialect).find_violations(proposal.source) == []
         parsed = Completion.parse(proposal.completion())
         assert (parsed.reasoning, parsed.source) == (proposal.reasoning, proposal.source)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_reasoning_names_what_the_program_names(dialect):
+    """No step is called by the graph's bookkeeping, no size or value by a name that the prompt lacks."""
+    for each in PROGRAMS.values():
+        for proposal in propose(each, dialect):
+            assert not re.search(r"\b(output|getitem\w*|sym_size|[ts]\d+)\b", proposal.reasoning), proposal.reasoning
+
+
+def test_the_traffic_that_reasoning_states_is_that_of_the_schedule():
+    """An array of 12 x 40 floats has 1920 bytes, a mask 480: tanh, gelu, exp and log1p read and write one array each,
+    gt reads one and writes a mask, where reads two and the mask, the product reads two; fused, one in and one out."""
+    fastest, _, naive = propose(PROGRAMS["activation"])
+    apart = 4 * 3840 + (1920 + 480) + (3 * 1920 + 480) + 3 * 1920
+    assert f"{apart / 1000:.1f} kB" in fastest.reasoning and "3.8 kB" in fastest.reasoning
+    assert f"{apart / 1000:.1f} kB" in naive.reasoning and "1-7. tanh, gelu, exp, log1p, gt" in naive.reasoning
+    first, *_ = propose(PROGRAMS["softmax"])  # along rows and along columns: the input twice, sums of columns once
+    assert re.search(r"[\d.]+ kB", first.reasoning) and "step 1" in first.reasoning
+
+
+def test_the_blocks_that_reasoning_states_are_those_of_the_kernel():
+    fastest, *_ = propose(PROGRAMS["matmul"], "triton")
+    m, n, k = (int(re.search(rf"\b{name}=(\d+)", fastest.source).group(1)) for name in "MNK")
+    assert f"tiles of {m} x {n} sums, {k} products at a time: {4 * (m + n) * k / 1000:.1f} kB" in fastest.reasoning
+    block = re.search(r"(\d+) neighbouring sums at a time take (\d+) bytes", propose(PROGRAMS["matmul"])[0].reasoning)
+    assert f"[{block.group(1)}];" in propose(PROGRAMS["matmul"])[0].source
+    assert int(block.group(2)) == 4 * int(block.group(1))
 
 
 def test_fusing_leaves_one_loop_nest():

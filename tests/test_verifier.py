@@ -7,7 +7,7 @@ from conftest import KERNELS, REFERENCE
 from kernelrl.candidate import Completion
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
-from kernelrl.policies.endpoint import Answer
+from kernelrl.policies.protocol import Answer
 from kernelrl.policies.verifier import Verifier, read_score
 from kernelrl.runs.preflight import require_all
 from kernelrl.task import Task
@@ -35,6 +35,7 @@ def verifier(server, tmp_path, **changes):
         ("**SCORE: 0.25**", 0.25),
         ("SCORE: 1\nno, wait\nscore: 0", 0.0),
         ("I would give it 1", None),
+        ("<think>perhaps\nSCORE: 1", None),
         ("SCORE: 7", None),
         ("", None),
     ],

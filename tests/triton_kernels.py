@@ -1,7 +1,7 @@
 """Kernels for `test_programs.py`, which runs this file in Triton's interpreter: one program at a time, then in batches.
 
 Prints a JSON object: for each case whether both left the same in memory, and how many of their numbers in the grid the
-programs of a batch had to share in the end.
+programs of a batch had to share in the end; and of some whether they do so in any order.
 """
 
 from __future__ import annotations
@@ -379,6 +379,66 @@ def apart_one_program_fails() -> list[torch.Tensor]:
     return [x]
 
 
+@triton.jit
+def _carry(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    before = tl.load(out_ptr + tl.program_id(0) * BLOCK - 1, mask=tl.program_id(0) > 0, other=0.0)
+    tl.store(out_ptr + at, tl.cumsum(tl.load(x_ptr + at)) + before)
+
+
+@triton.jit
+def _lost_update(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    tl.store(out_ptr, tl.load(out_ptr) + tl.sum(x))
+
+
+@triton.jit
+def _ticket(x_ptr, out_ptr, counter_ptr, BLOCK: tl.constexpr):
+    while tl.atomic_add(counter_ptr, 0) < tl.program_id(0):
+        pass
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    before = tl.load(out_ptr + tl.program_id(0) * BLOCK - 1, mask=tl.program_id(0) > 0, other=0.0)
+    tl.store(out_ptr + at, tl.cumsum(tl.load(x_ptr + at)) + before)
+    tl.atomic_add(counter_ptr, 1)
+
+
+def race_of_a_carry() -> list[torch.Tensor]:
+    x, out = random(320), torch.full((320,), 3.0)
+    _carry[(20,)](x, out, BLOCK=16)
+    return [out]
+
+
+def race_of_an_update() -> list[torch.Tensor]:
+    x, out = random(320), torch.zeros(1)
+    _lost_update[(20,)](x, out, BLOCK=16)
+    return [out]
+
+
+@triton.jit
+def _update_apart(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    if tl.program_id(0) % 2 == 0:
+        x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    else:
+        x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)) * 2.0
+    tl.store(out_ptr, tl.load(out_ptr) + tl.sum(x))
+
+
+def race_of_programs_that_part() -> list[torch.Tensor]:
+    x, out = random(320), torch.zeros(1)
+    _update_apart[(20,)](x, out, BLOCK=16)
+    return [out]
+
+
+def in_turn_by_a_ticket() -> list[torch.Tensor]:
+    x, out = random(320), torch.full((320,), 3.0)
+    _ticket[(20,)](x, out, torch.zeros(1, dtype=torch.int32), BLOCK=16)
+    return [out]
+
+
+DISORDERED = (race_of_a_carry, race_of_an_update, race_of_programs_that_part, in_turn_by_a_ticket)
+DISORDERED += softmax_of_rows, matmul_in_tiles, atomic_sums
+
+
 def run(function: Callable[[], list[torch.Tensor]]) -> list[torch.Tensor]:
     GENERATOR.manual_seed(0)
     return function()
@@ -393,6 +453,7 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 def main() -> None:
     expected = [run(function) for function in CASES]
+    disordered = [run(function) for function in DISORDERED]
     programs.install()
     found = {}
     for function, wanted in zip(CASES, expected, strict=True):
@@ -402,6 +463,12 @@ def main() -> None:
             "equal": all(equal),
             "shared": max((each.shared for each in programs._EXPERIENCE.values()), default=None),
         }
+    for function, wanted in zip(DISORDERED, disordered, strict=True):
+        programs.install()
+        run(function)  # the first launch shows whether a kernel is atomic
+        programs.install(in_any_order=lambda: True)
+        left = run(function)
+        found[f"disordered {function.__name__}"] = all(map(torch.allclose, left, wanted))
     print(json.dumps(found))
 
 

@@ -1,0 +1,44 @@
+"""A policy that answers from known kernels, for whatever asks a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kernelrl.policies.prompts import Message
+from kernelrl.policies.protocol import Answer
+
+
+def completion(source: str, reasoning: str = "as always") -> str:
+    return f"<think>\n{reasoning}\n</think>\nHere it is.\n```python\n{source}```\n"
+
+
+class Scripted:
+    """Answers each question by a function of the conversation and the number of the question, from 0.
+
+    Args:
+        fails_after: number of batches after which it cannot be reached.
+    """
+
+    def __init__(self, answer: Callable[[list[Message], int], str | Answer], fails_after: int | None = None):
+        self.answer = answer
+        self.fails_after = fails_after
+        self.batches: list[list[list[Message]]] = []
+        self.seeds: list[int] = []
+
+    @property
+    def asked(self) -> list[list[Message]]:
+        return [conversation for batch in self.batches for conversation in batch]
+
+    def sample(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> list[Answer]:
+        if len(self.batches) == self.fails_after:
+            raise KeyboardInterrupt
+        first = len(self.asked)
+        self.batches.append(list(conversations))
+        self.seeds += seeds
+        said = [self.answer(conversation, first + index) for index, conversation in enumerate(conversations)]
+        return [
+            Answer(text=each, prompt_tokens=10, completion_tokens=5) if isinstance(each, str) else each for each in said
+        ]
+
+    def close(self) -> None:
+        pass

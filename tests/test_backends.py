@@ -1,0 +1,219 @@
+"""One way to sample: the same conversations through a model in this process and through a real server."""
+
+import time
+from functools import partial
+from importlib.util import find_spec
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from chat_server import answer
+from kernelrl.configs import compose_config
+from kernelrl.errors import InfrastructureError, UserError
+from kernelrl.policies.backends import defaults, open_policy, read_settings
+from kernelrl.policies.backends.copies import Copies
+from kernelrl.policies.backends.vllm import share_gpus, visible_gpus
+from kernelrl.policies.models import load_policy, save_policy, train_tokenizer
+from kernelrl.policies.prompts import render
+
+ASKED = [[{"role": "user", "content": text}] for text in ("one\n", "a longer question\n", "three\n")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Models this small are slower on several."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A policy of random weights."""
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer([messages[0]["content"] for messages in ASKED], bpe_tokens=280, line_tokens=10)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        initializer_range=0.5,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    folder = tmp_path_factory.mktemp("policy") / "model"
+    save_policy(Qwen3ForCausalLM(config), tokenizer, folder)
+    return folder
+
+
+def local(folder, **changes):
+    return open_policy(defaults("transformers") | {"model": str(folder), "max_new_tokens": 12} | changes)
+
+
+def served(server, **changes):
+    return open_policy(defaults("endpoint") | {"model": "m", "base_url": server.url, "retries": 0} | changes)
+
+
+def test_equal_calls_give_equal_answers_in_the_order_of_the_questions(folder):
+    policy = local(folder, batch_size=2)
+    first = policy.sample(ASKED, [1, 2, 3])
+    assert first == policy.sample(ASKED, [1, 2, 3]) != policy.sample(ASKED, [1, 2, 4])
+    greedy = local(folder, temperature=0.0)
+    assert greedy.sample(ASKED, [1, 2, 3]) == greedy.sample(ASKED, [4, 5, 6])
+    assert policy.sample([], []) == []
+
+
+def test_an_answer_has_its_tokens_their_probabilities_and_why_it_ended(folder):
+    """Under the distribution that was sampled from: a second pass over the same tokens says the same."""
+    temperature = 0.7
+    policy = local(folder, temperature=temperature, log_probabilities=True, max_new_tokens=100)
+    answers = policy.sample(ASKED * 4, range(12))
+    model, tokenizer = load_policy(folder)
+    assert {given.finish for given in answers} == {"stop", "length"}, "of these seeds"
+    for messages, given in zip(ASKED * 4, answers, strict=True):
+        prompt = tokenizer(render(tokenizer, messages, {}), add_special_tokens=False)["input_ids"]
+        assert given.prompt_tokens == len(prompt) and given.completion_tokens == len(given.token_ids)
+        assert (given.token_ids[-1] == tokenizer.eos_token_id) == (given.finish == "stop")
+        assert tokenizer.eos_token_id not in given.token_ids[:-1]
+        with torch.no_grad():
+            logits = model(torch.tensor([[*prompt, *given.token_ids]])).logits[0, len(prompt) - 1 : -1] / temperature
+        logps = logits.log_softmax(-1)[range(len(given.token_ids)), list(given.token_ids)]
+        torch.testing.assert_close(torch.tensor(given.log_probabilities), logps, rtol=1e-3, atol=1e-3)
+
+
+def test_a_server_gives_the_same_kind_of_answer(serve):
+    server = serve(answer("slow", reasoning_content="why"), answer(None, reasoning="too long"), answer("cut"))
+    prices = {"prompt": 2.0, "completion": 10.0}
+    policy = served(server, concurrency=1, prices=prices, request={"stop": ["END"]})
+    first, second, third = policy.sample(ASKED, [1, 2, 3])
+    assert first.text == "<think>\nwhy\n</think>\nslow" and second.text == "<think>\ntoo long" and third.text == "cut"
+    assert (first.finish, first.prompt_tokens, first.completion_tokens) == ("stop", 1000, 500)
+    assert first.cost == pytest.approx((1000 * 2 + 500 * 10) / 1e6) and first.log_probabilities is None
+    body = server.requests[0][2]
+    assert (body["model"], body["seed"], body["messages"], body["stop"]) == ("m", 1, ASKED[0], ["END"])
+    policy.close()
+
+
+def test_what_a_server_refuses_is_not_sent(serve):
+    server = serve(answer("x"))
+    policy = served(server, temperature=None, top_p=None, max_new_tokens=None, request={"max_completion_tokens": 9})
+    policy.sample(ASKED[:1], [1])
+    body = server.requests[0][2]
+    assert not {"temperature", "top_p", "max_tokens"} & body.keys() and body["max_completion_tokens"] == 9
+    policy.close()
+
+
+def test_reasoning_that_the_servers_template_opened_is_no_answer(serve):
+    marks = {"start": "<think>", "end": "</think>", "opening": "<think>\n"}
+    policy = served(serve(answer("a draft, cut off")), reasoning=marks)
+    assert policy.sample(ASKED[:1], [1])[0].text == "<think>\na draft, cut off"
+    policy.close()
+
+
+def test_questions_are_spaced_where_the_rate_is_limited(serve):
+    server = serve(answer("x"))
+    policy = served(server, requests_per_minute=600)
+    started = time.monotonic()
+    policy.sample(ASKED, [1, 2, 3])
+    assert server.times[-1] - started >= 0.2
+    policy.close()
+
+
+def test_answers_are_kept_and_failures_asked_again(serve, tmp_path):
+    server = serve(answer("one"), (500, "{}"), answer("three"))
+    options = {"cache_dir": str(tmp_path / "answers"), "concurrency": 1, "prices": {"prompt": 1.0, "completion": 1.0}}
+    policy = served(server, **options)
+    answers = policy.sample(ASKED, [1, 2, 3])
+    assert [given.text for given in answers] == ["one", "", "three"] and answers[1].failure == "HTTP 500"
+    policy.close()
+    again = served(server, **options)
+    answers = again.sample(ASKED, [1, 2, 3])
+    assert [(given.text, given.cached) for given in answers] == [("one", True), ("three", False), ("three", True)]
+    assert len(server.requests) == 4 and answers[0].cost == 0 and answers[0].prompt_tokens == 1000
+    again.close()
+
+
+def test_a_server_that_dies_leaves_what_it_answered(serve, tmp_path):
+    server = serve(answer("one"))
+    policy = served(server, cache_dir=str(tmp_path / "answers"))
+    policy.sample(ASKED[:1], [1])
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(UserError, match=r"policy.base_url=http://127.0.0.1:\d+/v1 cannot be reached"):
+        policy.sample(ASKED, [1, 2, 3])
+    assert [given.cached for given in policy.sample(ASKED[:1], [1])] == [True]
+    policy.close()
+
+
+@pytest.mark.slow
+def test_copies_in_processes_of_their_own_answer_as_one_policy_does(folder):
+    """Dealt out to two, in the order of the questions, after a call that was given up; a copy that dies is named."""
+    settings = read_settings(defaults("transformers") | {"model": str(folder), "max_new_tokens": 12})
+    copies = Copies(partial(open_policy, settings), [{"OMP_NUM_THREADS": "1"}] * 2)
+    assert next(copies.stream(ASKED, [4, 5, 6]))[0] in (0, 1)
+    for alone, index in ((ASKED[::2], [1, 3]), (ASKED[1:2], [2])):
+        expected = local(folder).sample(alone, index)
+        given = copies.sample(ASKED, [1, 2, 3])
+        assert [given[seed - 1] for seed in index] == expected
+    copies._processes[0].kill()
+    with pytest.raises(InfrastructureError, match=r"a copy of the policy has ended \(exit code -9\)"):
+        copies.sample(ASKED, [1, 2, 3])
+    copies.close()
+    with pytest.raises(UserError, match="policy nowhere: no model there"):
+        Copies(partial(open_policy, settings.model_copy(update={"model": "./nowhere"})), [{}])
+
+
+@pytest.mark.parametrize(
+    ("copies", "engine", "shares"),
+    [
+        (None, {}, ["4", "5", "6", "7"]),
+        (2, {}, ["4", "5"]),
+        (None, {"tensor_parallel_size": 2}, ["4,5", "6,7"]),
+        (None, {"tensor_parallel_size": 3}, ["4,5,6"]),
+    ],
+)
+def test_copies_share_out_the_gpus_of_the_node(monkeypatch, copies, engine, shares):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    settings = read_settings(defaults("vllm") | {"model": "m", "copies": copies, "engine": engine})
+    environments = share_gpus(settings, visible_gpus(), "policy")
+    assert environments == [{"CUDA_VISIBLE_DEVICES": share} for share in shares]
+
+
+def test_more_copies_than_gpus_are_refused(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    settings = read_settings(defaults("vllm") | {"model": "m", "copies": 2, "engine": {"tensor_parallel_size": 2}})
+    with pytest.raises(UserError, match="policy.copies=2: they need 2 x 2 GPUs, and there are 2"):
+        share_gpus(settings, visible_gpus(), "policy")
+
+
+@pytest.mark.parametrize("backend", ["transformers", "vllm", "endpoint"])
+def test_every_option_of_the_config_is_a_backend(backend):
+    node = compose_config("eval", [f"policy={backend}"]).policy
+    assert node == defaults(backend)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"backend": "cloud"}, r"policy.backend='cloud' is not known; choose transformers, vllm, endpoint"),
+        ({"model": None}, r"policy.model is not set; give a folder or a hub id"),
+        ({"model": "./nowhere"}, r"policy nowhere: no model there"),
+        ({"temperature": -1}, r"policy.temperature=-1"),
+        ({"batchsize": 3}, r"policy.batchsize=3"),
+    ],
+)
+def test_what_cannot_be_opened_is_one_line(folder, changes, message):
+    with pytest.raises(UserError, match=message) as error:
+        local(folder, **changes)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+def test_a_backend_that_is_not_installed_says_how_to_get_it(folder):
+    with pytest.raises(UserError, match=r"policy.backend=vllm: .*; pip install 'kernelrl\[vllm\]'"):
+        open_policy(defaults("vllm") | {"model": str(folder)})

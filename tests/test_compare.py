@@ -1,0 +1,168 @@
+"""`kernelrl compare` and the format of results: who is better on the same tasks, and when that is certain."""
+
+import json
+from itertools import product
+
+import jsonschema
+import numpy as np
+import pytest
+
+from kernelrl.errors import UserError
+from kernelrl.eval import paired
+from kernelrl.eval.metrics import Figure, Settings, summarize
+from kernelrl.eval.results import SCHEMA, make_schema, read_results
+from kernelrl.records import Record, write_json
+from kernelrl.task import Task
+from kernelrl.verdict import Speedup, Verdict
+
+TASKS = [Task(id=f"t{index}", source=f"# {index}", category="softmax", level=1) for index in range(12)]
+SETTINGS = Settings(k=(1,), fast_p=(0, 1), bootstrap=200, seed=0)
+
+
+def records(solved, speedup=1.5, samples=2):
+    """Samples of every task, of which those of the tasks below `solved` are correct."""
+    measured = Speedup(median=speedup, low=speedup, high=speedup, pairs=7)
+    return [
+        Record(
+            id=f"eval/p/{task.id}/{sample}",
+            stage="eval",
+            step=0,
+            policy="p",
+            task_id=task.id,
+            prompt="",
+            completion="",
+            reward=float(right),
+            verdict=Verdict(
+                task_id=task.id,
+                candidate="0",
+                status="correct" if right else "incorrect",
+                stage="correct" if right else "ran",
+                dialect="cpp",
+                device="cpu",
+                speedup=measured if right else None,
+            ),
+        )
+        for index, task in enumerate(TASKS)
+        for right in [index < solved]
+        for sample in range(samples)
+    ]
+
+
+def content(policies, tasks=TASKS):
+    """The content of `results.json` for policies: name -> records."""
+    summaries = {
+        name: {"policy": name, "folder": "f", **summarize(samples, tasks, SETTINGS)}
+        for name, samples in policies.items()
+    }
+    entries = [{"id": t.id, "digest": t.digest, "category": t.category, "level": t.level} for t in tasks]
+    return {"schema_version": 1, "name": "r", "tasks": entries, "policies": summaries, "comparisons": []}
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Writes `NAME.json` with one policy, or several."""
+
+    def write(name, policies, tasks=TASKS):
+        write_json(tmp_path / f"{name}.json", content(policies, tasks))
+        return tmp_path / f"{name}.json"
+
+    return write
+
+
+def test_a_policy_that_is_significantly_worse_fails_the_command(kernelrl, results):
+    good, bad = results("good", {"a": records(12)}), results("bad", {"b": records(2)})
+    worse = kernelrl("compare", good, bad)
+    assert worse.returncode == 1 and "worse" in worse.stdout
+    better = kernelrl("compare", bad, good)
+    assert better.returncode == 0 and "better" in better.stdout
+    assert kernelrl("compare", good, results("same", {"c": records(12)})).returncode == 0
+
+
+def test_a_small_difference_is_not_significant(kernelrl, results):
+    assert kernelrl("compare", results("a", {"a": records(12)}), results("b", {"b": records(11)})).returncode == 0
+
+
+def test_speedups_are_compared_over_the_tasks_that_both_solve(kernelrl, results):
+    fast, slow = results("fast", {"a": records(10, 3.0)}), results("slow", {"b": records(12, 1.2)})
+    done = kernelrl("compare", fast, slow, "--json")
+    (row,) = [row for row in json.loads(done.stdout)["rows"] if row["figure"] == "speedup"]
+    assert done.returncode == 1
+    assert row["change"]["value"] == pytest.approx(1.2 / 3.0)
+    assert row["p"] == pytest.approx(2 / 2**10), "ten tasks, all with the same sign: the exact test"
+
+
+def test_p_values_are_corrected_for_all_that_is_tested(results):
+    contenders = [
+        paired.Contender(name, (found := read_results(results(name, {"p": samples}))), found.policies["p"])
+        for name, samples in (("a", records(12)), ("b", records(6)), ("c", records(12)))
+    ]
+    rows = paired.compare(contenders, ["correct", "fast_1"], SETTINGS)
+    assert [(row.figure, row.contender) for row in rows] == list(product(["correct", "fast_1"], ["b", "c"]))
+    smallest = 2 / 2**6
+    assert [row.p for row in rows] == pytest.approx([smallest, 1, smallest, 1])
+    assert [row.p_holm for row in rows] == pytest.approx([4 * smallest, 1, 4 * smallest, 1])
+
+
+def test_the_test_tries_all_signs():
+    """Differences 3, 1, -1 of three tasks: of the eight choices of signs, two have a mean as large, one each way."""
+    after, before = (Figure(np.array(values, dtype=float), np.ones(3)) for values in ([3, 2, 0], [0, 1, 1]))
+    signed = [abs(sum(s * d for s, d in zip(signs, (3, 1, -1), strict=True))) for signs in product((1, -1), repeat=3)]
+    assert paired.sign_flip_p(after, before, seed=0) == pytest.approx(sum(total >= 3 for total in signed) / 8)
+    assert paired.sign_flip_p(after, Figure(np.zeros(3), np.array([1.0, 0, 0])), seed=0) is None, "one task in common"
+
+
+def test_other_tasks_are_refused_or_the_overlap_is_said(kernelrl, results):
+    whole, part = results("whole", {"a": records(12)}), results("part", {"b": records(2)}, TASKS[:9])
+    refused = kernelrl("compare", whole, part)
+    assert refused.returncode == 2
+    assert "not the same tasks: 9 in common, of a 12, b 9; --overlap" in refused.stderr
+    done = kernelrl("compare", whole, part, "--overlap")
+    assert "over the 9 tasks in common (of up to 12)" in done.stdout and done.returncode == 1
+    other = results("other", {"c": records(2)}, [Task(id="t0", source="# x")])
+    assert "have no task in common" in kernelrl("compare", whole, other, "--overlap").stderr
+
+
+def test_results_of_the_first_tasks_alone_are_refused_unless_the_overlap_is_said(kernelrl, results):
+    whole, part = (results(name, {name: records(2)}, TASKS[:9]) for name in ("whole", "part"))
+    part.write_text(json.dumps(json.loads(part.read_text()) | {"partial": {"num": 9, "of": 12}}))
+    refused = kernelrl("compare", whole, part)
+    assert refused.returncode == 2
+    assert "part is partial: the first 9 of 12 tasks (eval.limit); --overlap" in refused.stderr
+    assert kernelrl("compare", whole, part, "--overlap").returncode == 0
+
+
+def test_policies_of_one_file(kernelrl, results):
+    both = results("both", {"base": records(0), "grpo": records(12)})
+    assert "grpo" in kernelrl("compare", both).stdout
+    assert kernelrl("compare", f"{both}:grpo", f"{both}:base").returncode == 1
+    assert "no policy 'sft'; it has base, grpo" in kernelrl("compare", f"{both}:sft", both).stderr
+    assert f"which of its policies? {both}:base" in kernelrl("compare", both, both).stderr
+    assert "give another one" in kernelrl("compare", results("one", {"a": records(3)})).stderr
+    assert "no figure 'x'; it has parsed" in kernelrl("compare", both, "--figures", "x").stderr
+
+
+def test_the_schema_is_that_of_the_model_and_fits_results():
+    schema = json.loads(SCHEMA.read_text())
+    assert schema == make_schema(), "write it anew: kernelrl.eval.results.make_schema"
+    jsonschema.validate(content({"base": records(3)}), schema)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema_version": 2}, "schema_version 2; this version of kernelrl reads 1"),
+        ({"schema_version": None}, "has no schema_version: it is of an earlier version"),
+        ({"tasks": 3}, "tasks: Input should be a valid list"),
+    ],
+)
+def test_results_of_another_version_or_damaged_are_one_line(tmp_path, change, message):
+    file = tmp_path / "results.json"
+    write_json(file, content({"a": records(1)}) | change)
+    with pytest.raises(UserError, match=message):
+        read_results(tmp_path)
+    file.write_text("{")
+    with pytest.raises(UserError, match="not JSON"):
+        read_results(file)
+    file.unlink()
+    with pytest.raises(UserError, match="no such file; kernelrl eval writes it"):
+        read_results(file)

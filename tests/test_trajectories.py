@@ -1,0 +1,80 @@
+"""`kernelrl eval strategy=…`: samples are trajectories, and figures are given turn by turn."""
+
+import json
+
+import pytest
+
+from chat_server import answer
+from conftest import KERNELS, REFERENCE
+from executor_cases import FAST
+from kernelrl.configs import compose_config
+from kernelrl.data.build import task_row
+from kernelrl.data.tables import TASK_COLUMNS, write_table
+from kernelrl.errors import UserError
+from kernelrl.eval import run, stage
+from kernelrl.records import Ledger
+from kernelrl.strategies.trajectory import best
+from kernelrl.task import Task
+from scripted import completion
+
+WRONG, BROKEN, RIGHT = (answer(completion(KERNELS[name])) for name in ("wrong", "broken", "right"))
+
+
+@pytest.fixture
+def cfg(tmp_path, monkeypatch, kept_executor, executor_cache, serve):
+    rows = [task_row(Task(id=f"relu/{name}", source=REFERENCE), "cpp", "short", None) for name in "ab"]
+    write_table(tmp_path / "tasks.parquet", rows, TASK_COLUMNS)
+    monkeypatch.setattr(stage, "make_executor", kept_executor)
+
+    def cfg(*script, **overrides):
+        node = {"backend": "endpoint", "model": "m", "base_url": serve(*script).url, "retries": 0, "concurrency": 1}
+        words = [
+            f"output_dir={tmp_path / 'run'}",
+            "tracker=none",
+            f"eval.tasks={tmp_path / 'tasks.parquet'}",
+            *(f"~eval.policies.{name}" for name in ("base", "sft", "grpo")),
+            f"+eval.policies.served={json.dumps(node).replace(chr(34), '')}",
+            "eval.samples=2",
+            "eval.k=[1,2]",
+            "eval.bootstrap=100",
+            "executor.timing=false",
+            f"executor.cache_dir={executor_cache}",
+            *(f"executor.{name}={value}" for name, value in FAST.items() if name != "draws"),
+            "executor.draws=tests",
+            *(f"{key}={value}" for key, value in ({"strategy": "refine", "strategy.max_turns": 3} | overrides).items()),
+        ]
+        return compose_config("eval", words)
+
+    return cfg
+
+
+def test_figures_are_of_the_best_attempt_and_turn_by_turn(cfg, tmp_path, capsys):
+    script = [WRONG] * 4 + [RIGHT] + [BROKEN] * 7
+    results = json.loads(run(cfg(*script)).read_text())
+    summary = results["policies"]["served"]
+    assert summary["num_samples"] == 4 and summary["figures"]["correct"]["value"] == 0.25
+    turns = summary["turns"]
+    assert [(turn["turn"], turn["attempts"]) for turn in turns] == [(0, 4), (1, 4), (2, 4)]
+    assert [turn["figures"]["correct"]["value"] for turn in turns] == [0.0, 0.25, 0.25]
+    assert [turn["figures"]["pass@2"]["value"] for turn in turns] == [0.0, 0.5, 0.5]
+    assert "by turn, best so far" in capsys.readouterr().out
+    records = list(Ledger(tmp_path / "run" / "eval" / "served" / "records"))
+    assert len(records) == 12 and {record.id.rpartition("/")[0] for record in records} == {
+        f"eval/served/relu/{task}/{sample}" for task in "ab" for sample in (0, 1)
+    }
+    assert best(best(records)) == best(records)
+
+
+def test_a_killed_evaluation_goes_on_at_its_turn(cfg):
+    with pytest.raises(UserError, match="the policy answers nothing"):
+        run(cfg(*[WRONG] * 4, (500, "{}")))
+    summary = json.loads(run(cfg(RIGHT)).read_text())["policies"]["served"]
+    assert [turn["figures"]["correct"]["value"] for turn in summary["turns"]] == [0.0, 1.0, 1.0]
+    assert summary["num_resumed"] == 4
+
+
+def test_a_strategy_that_needs_several_policies_is_refused():
+    words = ["strategy=evolve", "strategy.ensemble=[coder,other]"]
+    cfg = compose_config("eval", words)
+    with pytest.raises(UserError, match="eval strategy=evolve: every policy plays all roles here"):
+        stage._read_strategy(cfg, stage.read_settings(cfg.eval))

@@ -1,0 +1,176 @@
+"""Training through a strategy: returns, advantages, and rows that are turns of trajectories."""
+
+import math
+from statistics import fmean, stdev
+
+import pytest
+import torch
+
+from curated import training_config
+from kernelrl import grpo
+from kernelrl.errors import UserError
+from kernelrl.grpo.curriculum import Curriculum
+from kernelrl.grpo.returns import advantages, discounted
+from kernelrl.grpo.rollout import Rollout
+from kernelrl.records import Ledger
+from kernelrl.runs.launch import run_stage
+from kernelrl.stage_folder import LOG, read_log
+
+NAN = math.nan
+
+
+def test_a_turns_return_is_the_discounted_sum_of_the_scores_from_there_on():
+    scores, gamma = [0.0, 1.3, 0.0, 2.0], 0.4
+    expected = [sum(gamma ** (i - t) * scores[i] for i in range(t, 4)) for t in range(4)]
+    assert discounted(scores, gamma) == pytest.approx(expected)
+    assert discounted([1.0, None, 1.0], 0.5) == [1.25, None, 1.0], "what is not known adds nothing"
+
+
+def by_hand(returns, group_size, num_turns, baseline):
+    """The definitions, row by row."""
+    found = []
+    for row, own in enumerate(returns):
+        group = range(row // group_size * group_size, (row // group_size + 1) * group_size)
+        rows = {
+            "group": group,
+            "leave_one_out": [other for other in group if other != row],
+            "turn_leave_one_out": [o for o in group if o != row and o % num_turns == row % num_turns],
+            "batch": range(len(returns)),
+        }[baseline]
+        known = [returns[other] for other in rows if not math.isnan(returns[other])]
+        found.append(0.0 if math.isnan(own) or not known else own - fmean(known))
+    return found
+
+
+BATCHES = {
+    "two groups of two trajectories of two turns": ([1.0, 0.0, 3.0, 2.0, 0.5, 0.5, 0.25, 1.0], 4, 2),
+    "rows left out": ([1.0, NAN, 3.0, 2.0, NAN, NAN, NAN, 1.0], 4, 2),
+    "zero variance": ([1.0] * 4, 4, 2),
+    "groups of one": ([1.0, 2.0], 1, 1),
+}
+
+
+@pytest.mark.parametrize("baseline", ["group", "leave_one_out", "turn_leave_one_out", "batch"])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_advantages_are_their_definition(batch, baseline):
+    returns, size, turns = BATCHES[batch]
+    found = advantages(torch.tensor(returns), size, turns, baseline, "none")
+    assert found.tolist() == pytest.approx(by_hand(returns, size, turns, baseline))
+
+
+def test_leave_one_out_is_the_groups_times_n_over_n_minus_one():
+    """GRPO's own-sample mean shrinks gradients by 1 - 1/N (Dr. Kernel)."""
+    returns = torch.tensor([1.0, 0.0, 3.0, 2.0])
+    group, others = (advantages(returns, 4, 1, name, "none") for name in ("group", "leave_one_out"))
+    assert torch.allclose(others * (1 - 1 / 4), group)
+
+
+def test_they_are_scaled_as_the_trainer_scales():
+    returns = [1.0, 0.0, 3.0, 2.0, 0.5, 0.5, 0.25, 1.0]
+    whole = advantages(torch.tensor(returns), 4, 2, "group", "batch")
+    assert whole[0] == pytest.approx((1.0 - 1.5) / (stdev(returns) + 1e-4))
+    group = advantages(torch.tensor(returns), 4, 2, "group", "group")
+    assert group[0] == pytest.approx((1.0 - 1.5) / (stdev(returns[:4]) + 1e-4))
+
+
+@pytest.fixture
+def train(tiny, tmp_path, monkeypatch, kept_executor):
+    monkeypatch.setattr(grpo, "make_executor", kept_executor)
+
+    def train(*overrides):
+        words = ["executor.timing=false", "grpo.trainer.num_generations=4", "grpo.trainer.max_steps=2"]
+        cfg = training_config(tmp_path, *tiny, *words, "grpo.trainer.save_steps=1", *overrides)
+        folder = grpo.run(cfg)
+        return list(Ledger(folder / "records")), read_log(folder / LOG)
+
+    return train
+
+
+REFINE = ("strategy=refine", "grpo.turns.rows=2", "reward=rule")
+
+
+def test_rows_are_the_turns_of_trajectories(train):
+    records, log = train(*REFINE, "grpo.turns.baseline=turn_leave_one_out")
+    assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(4)]
+    assert [record.turn for record in records] == [0, 1] * 4
+    assert [record.parent for record in records[:4]] == [None, "grpo/0/0", None, "grpo/0/2"]
+    first, second = records[:2]
+    assert first.rewards["return"] == pytest.approx(first.reward + 0.4 * second.reward)
+    assert second.prompt.startswith(first.prompt) and "[assistant]" in second.prompt, "each row has its own prompt"
+    assert log[0]["attempts"] == 1.0 and "correct/turn1" in log[0]
+
+
+def test_a_trajectory_that_ends_early_is_left_out_of_the_baseline(train):
+    records, log = train("strategy=best_of_n", "strategy.n=1", "grpo.turns.rows=2", "reward=rule")
+    assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in (0, 2)]
+    assert log[0]["attempts"] == 0.5 and all(math.isfinite(entry["loss"]) for entry in log if "loss" in entry)
+
+
+def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch):
+    whole = Rollout.__call__
+
+    def killed(self, prompts, trainer):
+        if trainer.state.global_step == 1:
+            raise KeyboardInterrupt
+        return whole(self, prompts, trainer)
+
+    monkeypatch.setattr(Rollout, "__call__", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(*REFINE)
+    monkeypatch.setattr(Rollout, "__call__", whole)
+    records, log = train(*REFINE)
+    assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(4)]
+
+
+@pytest.mark.slow
+def test_two_ranks_train_through_a_strategy(tiny, tmp_path):
+    """One group of four trajectories, two on each rank: the main rank judges all of them, and both learn the same."""
+    words = ["grpo.trainer.per_device_train_batch_size=8", "grpo.trainer.num_generations=8", "grpo.trainer.max_steps=2"]
+    cfg = training_config(tmp_path, *tiny, *REFINE, *words, "executor.timing=false", "launcher.processes=2")
+    run_stage("grpo", cfg)
+    records = list(Ledger(tmp_path / "grpo" / "records"))
+    assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(8)]
+    assert [record.turn for record in records] == [0, 1] * 8
+    assert {record.task_id for record in records[:8]} == {records[0].task_id}, "a group is whole"
+    log = read_log(tmp_path / "grpo" / LOG)
+    assert log[0]["attempts"] == 1.0 and all(math.isfinite(entry["loss"]) for entry in log if "loss" in entry)
+
+
+def test_a_curriculum_goes_on_where_a_killed_training_was(train, monkeypatch, tmp_path):
+    observed = []
+    observe = Curriculum.observe
+
+    def killed(self, step, ids, solved):
+        if step == 1 and not observed:
+            observed.append(dict(self.seen))
+            raise KeyboardInterrupt
+        observe(self, step, ids, solved)
+
+    monkeypatch.setattr(Curriculum, "observe", killed)
+    words = ("curriculum=pass_rate", "reward=rule", "grpo.groups.replay={capacity: 2}")
+    with pytest.raises(KeyboardInterrupt):
+        train(*words)
+    assert (tmp_path / "grpo" / "checkpoints" / "checkpoint-1" / "curriculum.json").exists()
+    records, log = train(*words)
+    assert observed[0].keys() == {record.task_id for record in records if record.step == 0}
+    assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(4)]
+    assert log[0]["curriculum/hard"] > 0 and log[0]["curriculum/new"] < 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["grpo.turns.rows=3"],
+            r"num_generations=4 is no multiple of grpo.turns.rows=3: a group",
+        ),
+        (["grpo.turns.gamma=2"], r"grpo.turns.gamma=2: Input should be less than or equal to 1"),
+        (["grpo.turns.baseline=mean"], r"grpo.turns.baseline='mean': Input should be 'group'"),
+        (["grpo.turns.role=judge"], r"grpo.turns.role=judge: grpo strategy=refine asks coder; train one of these"),
+        (["+policy@policies.coder=endpoint", "policies.coder.model=m"], r"policies.coder: the trained policy plays"),
+        (["reward=tritonrl"], r"a reward with a plan of its own has no turns"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_line(train, overrides, message):
+    with pytest.raises(UserError, match=message):
+        train(*REFINE, *overrides)
