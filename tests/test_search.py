@@ -158,7 +158,7 @@ def test_a_curve_never_falls_and_an_ended_task_stays_where_it_was():
     def outcome(*lows):
         attempts = [attempt_of(low) for low in lows]
         spent = [Spent(candidates=number + 1) for number in range(len(lows))]
-        return Outcome(None, attempts, spent[-1], spent)
+        return Outcome(None, attempts=attempts, spent=spent[-1], history=spent)
 
     points = figures.curve([outcome(None, 1.5, 1.2, 2.0), outcome(0.5)])
     assert [point["solved"] for point in points] == [0.5, 1.0, 1.0, 1.0]
