@@ -375,7 +375,7 @@ def inductor(dialect, levels=None, timeout_s=120.0):
     return make_teacher(cfg, dialect)
 
 
-@pytest.mark.parametrize("dialect", ["cpp", "triton"])
+@pytest.mark.parametrize("dialect", ["cpp", pytest.param("triton", marks=pytest.mark.slow)])
 def test_inductors_kernels_stand_alone(dialect, kept_executor, executor_cache):
     tasks = [Task(id=name, source=source) for name, source in (CONVERTIBLE | LIBRARY).items()]
     tasks.append(make_task(("add_bias", "gelu", "layer_norm", "logsumexp"), 96, 200))
