@@ -259,6 +259,7 @@ def test_the_report_shows_every_part_of_a_run(cfg):
         "Supervised fine-tuning",
         "Share of completions",
         "How far from the machine's limit",
+        "How long they think",
         "Broken rules",
         "By category and level",
         "By category",
@@ -272,7 +273,7 @@ def test_the_report_shows_every_part_of_a_run(cfg):
         assert words in page.text, words
     value = results["policies"]["grpo"]["figures"]["correct"]["value"]
     assert f"{value:.1%}" in page.text
-    assert page.tags.count("svg") == 7
+    assert page.tags.count("svg") == 8
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
 
@@ -452,7 +453,7 @@ def test_sections_of_stages_that_did_not_run_are_left_out(cfg):
         Path(cfg[stage].folder, "log.jsonl").unlink()
     page = Page(run(cfg).read_text())
     assert "Supervised fine-tuning" not in page.text and "GRPO" not in page.words
-    assert page.tags.count("svg") == 3
+    assert page.tags.count("svg") == 4
 
 
 def test_a_policy_that_never_was_right_has_a_report(cfg):

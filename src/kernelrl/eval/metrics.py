@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelrl.eval.difficulty import by_reasoning_length
 from kernelrl.records import Record
 from kernelrl.stats import is_fast, pass_at_k, ratio_difference_interval, ratio_interval
 from kernelrl.strategies.trajectory import best
@@ -211,6 +212,7 @@ def summarize(records: Sequence[Record], tasks: Sequence[Task], settings: Settin
         "figures": _estimate_all(records, tasks, settings),
         "categories": describe(by_category),
         "levels": describe(by_level),
+        "reasoning": by_reasoning_length(records, settings.bootstrap, settings.seed),
         "by_task": {
             name: {"totals": list(it.totals_T), "counts": list(it.counts_T), "geometric": it.geometric}
             for name, it in compute_figures(records, tasks, settings).items()

@@ -108,6 +108,7 @@ def render(
         funnel_plot=Markup(plots.funnel(figures, list(RATES))),
         speedup_plot=_plot_speedups(records),
         limit_plot=_plot_limits(records),
+        reasoning_plot=_plot_reasoning(results),
         cheats=_count_cheats(records),
         heat=_heat(results),
         explorer=make_explorer(results["tasks"], records),
@@ -255,6 +256,19 @@ def _plot_limits(records: Mapping[str, Sequence[Record]]) -> Markup | None:
         for name, samples in records.items()
     }
     return Markup(plots.limits(points)) if any(points.values()) else None
+
+
+def _plot_reasoning(results: Mapping[str, Any]) -> Markup | None:
+    told = {name: policy["reasoning"]["bins"] for name, policy in results["policies"].items() if "reasoning" in policy}
+    lines = {
+        name: [(it["words"], it["correct"]) for it in bins]
+        for name, bins in told.items()
+        if bins and bins[0]["words"] < bins[-1]["words"]
+    }
+    if not lines:
+        return None
+    panels = [("Correct samples by length of the reasoning", lines, True)]
+    return Markup(plots.curves(panels, "Correctness by length of the reasoning", xlabel="words of reasoning"))
 
 
 def _count_cheats(records: Mapping[str, Sequence[Record]]) -> dict[str, list[int]]:

@@ -66,6 +66,23 @@ class Group(BaseModel):
     figures: dict[str, Estimate]
 
 
+class LengthBin(BaseModel):
+    """Samples whose reasoning is about as long."""
+
+    words: float
+    samples: int
+    correct: float
+    """Share of them."""
+
+
+class Reasoning(BaseModel):
+    """How the length of the reasoning goes with correctness."""
+
+    correlation: Estimate
+    """Rank correlation over tasks of mean length and share of correct samples."""
+    bins: list[LengthBin]
+
+
 class PolicyResults(Group):
     """What one policy came to."""
 
@@ -81,6 +98,8 @@ class PolicyResults(Group):
     levels: dict[str, Group]
     by_task: dict[str, ByTask]
     """Lists in the order of `tasks`."""
+    reasoning: Reasoning | None = None
+    """Null: written by a version that did not look."""
 
 
 class Comparison(BaseModel):
