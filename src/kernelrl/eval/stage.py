@@ -498,23 +498,16 @@ def _judge(work: _Work, name: str, drawn: list[tuple[str, Task, Answer]], earlie
         opinions=[*opinions, *(record.opinion for record in earlier)],
     )[: len(drawn)]
     return [
-        Record(
+        Record.of(
             id=id,
-            stage="eval",
-            step=0,
             policy=name,
-            task_id=task.id,
             prompt=to_text(work.prompts[task.id]),
             completion=completion.text,
-            finish=answer.finish,
-            prompt_tokens=answer.prompt_tokens,
-            completion_tokens=answer.completion_tokens,
             verdict=verdict,
             rewards=score.parts,
             reward=score.total,
             opinion=opinion,
-            machine=verdict.machine,
-            version=__version__,
+            **answer.usage,
         )
         for (id, task, answer), completion, verdict, score, opinion in zip(
             drawn, completions, verdicts, scores, opinions, strict=True
