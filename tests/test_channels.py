@@ -40,12 +40,9 @@ def sample(task, status, speedup=None, kernel="0", rewards=()):
         speedup=measured,
         violations=(Violation(rule="no_kernel", evidence=""),) if status == "illegal" else (),
     )
-    return Record(
+    return Record.of(
         id=f"eval/p/{task}/{next(_ids)}",
-        stage="eval",
-        step=0,
         policy="p",
-        task_id=task,
         prompt="",
         completion="",
         verdict=verdict,
@@ -152,12 +149,9 @@ def test_surrogate_execution_by_hand():
     ]
     said = {"a": ["CORRECT: 0.95"], "b": ["CORRECT: 0.91", "CORRECT: 0.2"], "c": ["CORRECT: 25 %"], "d": ["no idea"]}
     records = [
-        Record(
+        Record.of(
             id=f"eval/p/{task.id}/{index}",
-            stage="eval",
-            step=0,
             policy="p",
-            task_id=task.id,
             prompt="",
             completion=text,
             verdict=surge.judge(task, Completion.parse(text)),

@@ -19,7 +19,7 @@ from kernelrl.commands.reward import replay
 from kernelrl.configs import compose_config
 from kernelrl.data.tables import write_table
 from kernelrl.errors import UserError
-from kernelrl.eval import run, stage
+from kernelrl.eval import run, sampling, stage
 from kernelrl.policies.models import save_policy, train_tokenizer
 from kernelrl.policies.prompts import to_text
 from kernelrl.records import Ledger
@@ -216,9 +216,9 @@ def interrupted_after(batches):
             raise KeyboardInterrupt
         return judge(*arguments)
 
-    judge = stage._judge
+    judge = sampling._judge
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stage, "_judge", judge_or_stop)
+        patch.setattr(sampling, "_judge", judge_or_stop)
         yield
 
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from kernelrl import __version__
 from kernelrl.candidate import Candidate, Completion
 from kernelrl.console import track
 from kernelrl.data.mutation import UNBUILT, Change, changes
@@ -155,17 +154,12 @@ def _second_turn(cfg: DictConfig, task: Task, row: Row, change: Change, id: str,
 
 
 def _record(cfg: DictConfig, task: Task, row: Row, change: Change, id: str, verdict: Verdict) -> Record:
-    return Record(
+    return Record.of(
         id=id,
-        stage="curate",
-        step=0,
         policy=f"mutation: {change.rule}",
-        task_id=task.id,
         prompt=to_text(build_prompt(task, row["dialect"], cfg.prompt.style)),
         completion=row["completion"].replace(row["kernel"], change.source),
         verdict=verdict,
-        machine=verdict.machine,
-        version=__version__,
     )
 
 

@@ -8,13 +8,11 @@ from typing import Any
 
 from transformers import TrainerState
 
-from kernelrl import __version__
 from kernelrl.grpo.adjusting import Adjusted, adjusted, adjustment_figures
 from kernelrl.grpo.figures import batch_figures, group_figures
 from kernelrl.grpo.returns import discounted
 from kernelrl.grpo.reward_function import RewardFunction
 from kernelrl.grpo.rollout import Rollout
-from kernelrl.policies.prompts import to_text
 from kernelrl.records import Record
 
 
@@ -51,26 +49,16 @@ class AttemptRewardFunction(RewardFunction):
             if row is not None and row.attempt is not None
         }
         self.ledger.append(
-            Record(
+            Record.of(
                 id=names[attempt.id],
-                stage="grpo",
                 step=step,
                 policy=self.policy,
-                task_id=attempt.verdict.task_id,
-                prompt=to_text(attempt.draft.question.messages),
-                completion=attempt.completion.text,
-                finish=attempt.draft.answer.finish,
-                prompt_tokens=attempt.draft.answer.prompt_tokens,
-                completion_tokens=attempt.draft.answer.completion_tokens,
-                verdict=attempt.verdict,
                 rewards=score.parts | parts.get(attempt.id, {}),
                 reward=score.total,
                 opinion=opinion,
-                machine=attempt.verdict.machine,
-                version=__version__,
                 strategy=rollout.strategy.name,
-                turn=attempt.turn,
                 parent=names[attempt.parent.id] if attempt.parent else None,
+                **attempt.fields,
             )
             for attempt, score, opinion in zip(made, scores, opinions, strict=True)
         )

@@ -12,7 +12,6 @@ from typing import Any
 
 from transformers import TrainerState
 
-from kernelrl import __version__
 from kernelrl.candidate import Completion
 from kernelrl.executor.api import Executor, Request
 from kernelrl.executor.judging.retest import contradicts
@@ -126,20 +125,16 @@ class RewardFunction:
             for score, verdict, tokens, name in zip(scores, verdicts, completion_ids, names, strict=True)
         ]
         ledger.append(
-            Record(
+            Record.of(
                 id=names[index],
-                stage=stage,
                 step=step,
                 policy=self.policy,
-                task_id=tasks[index].id,
                 prompt=to_text(prompts[index]),
                 completion=parsed[index].text,
                 verdict=verdicts[index],
                 rewards=scores[index].parts | changed[index].parts,
                 reward=scores[index].total,
                 opinion=opinions[index],
-                machine=verdicts[index].machine,
-                version=__version__,
             )
             for index in range(len(prompts))
         )

@@ -132,7 +132,6 @@ class Rollout:
         problems = [self._problem(prompt, number, step, policy) for number, prompt in enumerate(prompts[::size])]
         playing = {CODER: policy, **self._policies, self.turns.role: policy}
         setting = runner.Setting(
-            stage="grpo",
             strategy=self.strategy,
             policies=playing,
             names=dict.fromkeys(playing, ""),
