@@ -184,6 +184,17 @@ def cfg(inputs, tmp_path):
     return compose(inputs, tmp_path)
 
 
+def test_another_evaluation_does_not_take_the_place_of_finished_results(inputs, tmp_path):
+    cfg = compose(inputs, tmp_path)
+    (tmp_path / "eval").mkdir()
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps({"eval": {"folder": f"{tmp_path}/eval"}}))
+    cfg.eval.folder = f"{tmp_path}/turns"
+    with pytest.raises(UserError, match=f"{results} has the results of {tmp_path}/eval, which would be lost; give"):
+        run(cfg)
+    assert not (tmp_path / "turns").exists()
+
+
 @pytest.fixture(scope="module")
 def finished(inputs, tmp_path_factory):
     """The config of a run that has finished, tracked."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernelrl.configs import read_node, to_dict
 from kernelrl.errors import UserError
+from kernelrl.eval.channels import find_judge
 from kernelrl.eval.ready import ReadySettings, RecordedSettings
 from kernelrl.executor.api import deciding_settings
 from kernelrl.policies import backends
@@ -140,6 +141,8 @@ def read_strategy(cfg: DictConfig, settings: EvalSettings) -> Strategy:
     if strategy.needs or cfg.policies:
         raise UserError(f"eval strategy={strategy.name}: every policy plays all roles here; leave out policies.*")
     if strategy.name != "single":
+        if settings.channel is not None and find_judge(settings.channel) is not None:
+            raise UserError(f"eval.channel={settings.channel}: has no kernels to refine; use strategy=single")
         for name in settings.policies:
             if isinstance(policy_settings(settings, name), ReadySettings | RecordedSettings):
                 raise UserError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,8 @@ def run(cfg: DictConfig) -> Path:
     if cfg.checkpoints is not None:
         cfg = checkpoints.prepare(cfg)
     settings = check_settings(cfg.eval)
+    path = Path(cfg.output_dir) / RESULTS
+    _check_place(path, settings.folder)
     reward = make_reward(cfg.reward)
     every_row, tasks_digest = _read_tasks(cfg, settings)
     rows = every_row[: settings.limit]
@@ -146,7 +149,6 @@ def run(cfg: DictConfig) -> Path:
             **({} if cfg.rejudge is None else {"rejudged": rejudge.changes(Path(cfg.rejudge), records)}),
             **_provenance(cfg),
         }
-        path = Path(cfg.output_dir) / RESULTS
         write_json(path, results)
         if not stage.done:
             _track(cfg, summaries)
@@ -161,6 +163,22 @@ def run(cfg: DictConfig) -> Path:
     if "rejudged" in results:
         console.print(rejudge.make_table(results["rejudged"]))
     return path
+
+
+def _check_place(path: Path, folder: Path) -> None:
+    """Results go beside those of no other evaluation.
+
+    Raises:
+        UserError: names the evaluation whose results would be lost.
+    """
+    earlier = None
+    with suppress(FileNotFoundError, json.JSONDecodeError):  # a damaged file is written anew
+        earlier = json.loads(path.read_text()).get("eval", {}).get("folder")
+    if earlier is not None and Path(earlier).exists() and Path(earlier).resolve() != folder.resolve():
+        raise UserError(
+            f"eval.folder={folder}: {path} has the results of {earlier}, which would be lost; "
+            f"give this evaluation an output_dir of its own"
+        )
 
 
 def _read_tasks(cfg: DictConfig, settings: EvalSettings) -> tuple[list[dict[str, Any]], str]:
