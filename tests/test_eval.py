@@ -250,6 +250,8 @@ def test_policies_are_sampled_judged_and_compared(finished):
     assert learnt["figures"]["speedup"]["value"] > 0
     assert muddled["categories"]["elementwise"]["figures"]["legal"]["value"] == 0
     assert muddled["figures"]["legal"]["value"] == 0.5
+    assert learnt["seconds_per_solved"] == learnt["seconds"] / 2, "both tasks are solved"
+    assert learnt["reasoning"]["correlation"]["value"] is None, "of two tasks"
     (comparison,) = results["comparisons"]
     assert (comparison["before"], comparison["after"]) == ("muddled", "learnt")
     assert comparison["figures"]["correct"]["value"] == pytest.approx(1 - muddled["figures"]["correct"]["value"])
@@ -298,6 +300,10 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(finished, cfg):
     assert {record.id: record.completion for record in whole} == {record.id: record.completion for record in resumed}
     metrics = json.loads((Path(cfg.eval.folder) / "muddled" / "metrics.json").read_text())
     assert metrics["num_resumed"] == 3, "of four samples of the first task"
+    assert (
+        json.loads((Path(cfg.output_dir) / "results.json").read_text())["policies"]["muddled"]["seconds_per_solved"]
+        is None
+    )
 
 
 def test_rewards_are_those_of_whole_groups_also_after_an_interruption(inputs, tmp_path):

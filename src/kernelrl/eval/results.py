@@ -100,6 +100,8 @@ class PolicyResults(Group):
     """Lists in the order of `tasks`."""
     reasoning: Reasoning | None = None
     """Null: written by a version that did not look."""
+    seconds_per_solved: float | None = None
+    """Seconds of sampling and judging for each task that a sample solves; null: not known, or nothing was solved."""
 
 
 class Comparison(BaseModel):

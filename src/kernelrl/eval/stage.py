@@ -131,6 +131,7 @@ def run(cfg: DictConfig) -> Path:
                     kernelbench_export.export(records[name], tasks, part.path / "kernelbench")
                 figures = metrics.summarize(records[name], tasks, to_compute)
                 summaries[name] = {"policy": name, "folder": policy.model, **figures, **read_figures(part.path)}
+                summaries[name]["seconds_per_solved"] = _seconds_per_solved(summaries[name])
                 if turns := trajectories.by_turn(records[name], tasks, to_compute):
                     summaries[name]["turns"] = turns
                 write_json(part.path / METRICS, summaries[name])
@@ -216,6 +217,15 @@ def _run_part(work: Work, asked: Mapping[str, Any]) -> Path:
                     sample_and_judge(work, policy, policy_settings(settings, policy), ledger)
             stage.finish({"policies": list(policies)})
         return stage.path
+
+
+def _seconds_per_solved(summary: Mapping[str, Any]) -> float | None:
+    """Seconds of sampling and judging for each task that a sample solves; None: it solves none, or was resumed."""
+    num_solved = sum(correct > 0 for correct in summary["by_task"]["correct"]["totals"])
+    if not num_solved or summary.get("num_resumed") != 0:
+        return None
+    seconds: float = summary["seconds"]
+    return seconds / num_solved
 
 
 def _track(cfg: DictConfig, summaries: dict[str, Any]) -> None:
