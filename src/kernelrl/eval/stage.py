@@ -224,8 +224,7 @@ def _seconds_per_solved(summary: Mapping[str, Any]) -> float | None:
     num_solved = sum(correct > 0 for correct in summary["by_task"]["correct"]["totals"])
     if not num_solved or summary.get("num_resumed") != 0:
         return None
-    seconds: float = summary["seconds"]
-    return seconds / num_solved
+    return float(summary["seconds"] / num_solved)
 
 
 def _track(cfg: DictConfig, summaries: dict[str, Any]) -> None:
