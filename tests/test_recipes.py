@@ -179,12 +179,12 @@ def test_tritonrl_pays_plan_and_code_apart():
 
 def test_concur_takes_the_shortest_reasoning_where_it_is_the_fastest_kernel():
     def triple(index, name, tokens, speedup):
-        task, measured = Task(id=name, source="", ops=("relu", "tanh")), verdict(speedup).speedup
-        return Triple(index, task, "cpp", f"kernel {index}", tokens, measured)
+        return Triple(index, name, "fused", "cpp", tokens, verdict(speedup).speedup)
 
     triples = [triple(0, "a", 10, 2.0), triple(1, "a", 20, 1.0), triple(2, "b", 10, 1.0), triple(3, "b", 20, 1.5)]
+    tasks = {name: Task(id=name, source="", ops=("relu", "tanh")) for name in ("a", "b")}
     cfg = compose_config("curate", ["recipe=concur"])
-    selection = make_selector(cfg.selection, cfg.curate.timing)(Pool(triples, 0))
+    selection = make_selector(cfg.selection, cfg.curate.timing)(Pool(triples, 0, tasks, {}))
     assert [each.index for each in selection.chosen["shortest_and_fastest"]] == [0]
 
 

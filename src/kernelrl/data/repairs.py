@@ -22,6 +22,7 @@ from kernelrl.candidate import Candidate, Completion
 from kernelrl.console import track
 from kernelrl.data.mutation import UNBUILT, Change, changes
 from kernelrl.data.preferences import FAILED
+from kernelrl.data.stored import TasksById
 from kernelrl.data.tables import PROPOSALS, TASKS, Row, iterate_table
 from kernelrl.data.teachers import Proposal
 from kernelrl.errors import UserError
@@ -63,9 +64,7 @@ def make(cfg: DictConfig, verified: Path, settings: Mapping[str, Any]) -> dict[s
         raise UserError(f"curate.repairs={share}: give the share of second turns among the examples, 0 to below 1")
     if share == 0:
         return {}
-    tasks = {
-        task.id: task for task in (Task.model_validate_json(row["task"]) for row in iterate_table(verified / TASKS))
-    }
+    tasks = TasksById(verified / TASKS)
     right = [
         row
         for row in iterate_table(verified / PROPOSALS)
