@@ -25,7 +25,7 @@ NAN = math.nan
 
 
 class Paid(SharedRewardFunction):
-    """Pays rewards that were settled before, batch by batch."""
+    """Pays rewards that were settled before, batch by batch, to trajectories of two turns."""
 
     def __init__(self):
         super().__init__(None)
@@ -33,7 +33,7 @@ class Paid(SharedRewardFunction):
 
     def __call__(self, prompts, **columns):
         rewards = self.batches.pop(0)
-        self.solved = [bool(reward) for reward in rewards]
+        self.solved, self.turns = [bool(reward) for reward in rewards], [row % 2 for row in range(len(rewards))]
         return list(rewards)
 
 
@@ -73,7 +73,7 @@ def made(tiny, tmp_path_factory):
 @pytest.fixture
 def trainer(made):
     trainer, _ = made
-    trainer.baseline, trainer.num_turns, trainer.groups = "group", 1, None
+    trainer.baseline, trainer.groups = "group", None
     trainer.rollout_func.num_batches = 0
     return trainer
 
@@ -91,7 +91,7 @@ BATCHES = {
 }
 
 
-def by_hand(rewards, baseline, scale, num_turns):
+def by_hand(rewards, baseline, scale):
     """The definitions, row by row; a row that has nothing to be compared with has advantage 0."""
     found = []
     for row, own in enumerate(rewards):
@@ -100,7 +100,7 @@ def by_hand(rewards, baseline, scale, num_turns):
         rows = {
             "group": group,
             "leave_one_out": [other for other in group if other != row],
-            "turn_leave_one_out": [o for o in group if o != row and o % num_turns == row % num_turns],
+            "turn_leave_one_out": [o for o in group if o != row and o % 2 == row % 2],
             "batch": range(len(rewards)),
         }[baseline]
         known = [rewards[other] for other in rows if rewards[other] is not None]
@@ -126,9 +126,8 @@ ADVANTAGES = {
 @pytest.mark.parametrize("batch", BATCHES)
 def test_the_trainers_advantages_are_those_of_the_paper(trainer, made, estimator, batch):
     trainer.baseline, trainer.scale_rewards = ADVANTAGES[estimator]
-    trainer.num_turns = 2
     output = score(trainer, made[1], BATCHES[batch])
-    expected = by_hand(BATCHES[batch], trainer.baseline, trainer.scale_rewards, 2)
+    expected = by_hand(BATCHES[batch], trainer.baseline, trainer.scale_rewards)
     assert output["advantages"].tolist() == pytest.approx(expected, abs=1e-5)
 
 

@@ -108,13 +108,17 @@ def asked(question):
     return question.messages[-1]["content"]
 
 
-def returns_of(recipe, verdicts, tmp_path):
-    """What the rows of one trajectory of a recipe's training earn, and its records."""
+def returns_of(recipe, verdicts, tmp_path, chain=True):
+    """What the rows of one trajectory of a recipe's training earn, and its records.
+
+    Args:
+        chain: whether each goes on from the one before it, or all were asked side by side.
+    """
     cfg = compose_config("grpo", [f"recipe={recipe}"])
     strategy, turns = make_strategy(cfg.strategy), read_node(Turns, cfg.grpo.turns, "grpo.turns")
     attempts = []
     for number, each in enumerate(verdicts):
-        question = Question(problem().prompt, attempts[-1] if attempts else None)
+        question = Question(problem().prompt, attempts[-1] if attempts and chain else None)
         draft = Draft(f"t/{number}", question, Answer(text=completion(KERNELS["right"]), completion_tokens=9))
         attempts.append(Attempt(draft, draft.completion, each))
     rows = [Row(attempt.draft, attempt) for attempt in attempts]
@@ -137,6 +141,17 @@ def test_kevin_pays_a_turn_the_discounted_sum_of_the_scores_from_there_on(tmp_pa
     assert [each.rewards["return"] for each in records] == pytest.approx(expected)
     cfg = compose_config("grpo", ["recipe=kevin"]).grpo
     assert (cfg.turns.rows, cfg.turns.baseline, cfg.trainer.scale_rewards) == (4, "group", "group")
+
+
+def test_independent_answers_earn_their_own_scores(tmp_path):
+    found, _ = returns_of("kevin", [verdict(), verdict(), verdict(), verdict(1.0)], tmp_path, chain=False)
+    assert found == pytest.approx([0.0, 0.0, 0.0, 1.3])
+
+
+def test_an_outage_leaves_out_the_turns_before_it_and_punishes_none(tmp_path):
+    outage = verdict(status="infrastructure", stage="none", fault="executor")
+    found, _ = returns_of("kevin", [verdict(1.0), outage, verdict(1.0), verdict()], tmp_path)
+    assert found == [None, None, pytest.approx(1.3), 0.0], "what the first turn led to is not known"
 
 
 def test_autotriton_pays_zero_or_one():

@@ -181,7 +181,7 @@ def run(cfg: DictConfig) -> Path:
                 rollout_func=rollout,
             )
             if isinstance(trainer, TurnsGRPOTrainer):
-                trainer.baseline, trainer.num_turns = turns.baseline, turns.rows if through else 1
+                trainer.baseline = turns.baseline
             if curriculum is not None or groups.resample or groups.replay is not None:
                 trainer.groups = choice
             if (checkpoint := ranks.from_main(lambda: last_checkpoint(stage.path / CHECKPOINTS))) is not None:
