@@ -187,6 +187,18 @@ def test_two_ranks_train_through_a_strategy(tiny, tmp_path):
     assert log[0]["attempts"] == 1.0 and all(math.isfinite(entry["loss"]) for entry in log if "loss" in entry)
 
 
+@pytest.mark.slow
+def test_a_curriculum_draws_groups_that_two_ranks_share(tiny, tmp_path):
+    """One group of four completions a step, two on each rank: no rank has a whole group."""
+    words = ["grpo.trainer.per_device_train_batch_size=4", "grpo.trainer.num_generations=4", "grpo.trainer.max_steps=2"]
+    chosen = ["curriculum=pass_rate", "reward=rule", "executor.timing=false", "launcher.processes=2"]
+    run_stage("grpo", training_config(tmp_path, *tiny, *words, *chosen))
+    records = list(Ledger(tmp_path / "grpo" / "records"))
+    assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(4)]
+    tasks = [{record.task_id for record in records if record.step == step} for step in range(2)]
+    assert [len(each) for each in tasks] == [1, 1] and tasks[0] != tasks[1], "a group is whole; a new task comes next"
+
+
 def test_a_curriculum_goes_on_where_a_killed_training_was(train, monkeypatch, tmp_path):
     observed = []
     observe = Curriculum.observe

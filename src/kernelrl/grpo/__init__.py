@@ -182,7 +182,7 @@ def run(cfg: DictConfig) -> Path:
             )
             if isinstance(trainer, TurnsGRPOTrainer):
                 trainer.baseline = turns.baseline
-            if curriculum is not None or groups.resample or groups.replay is not None:
+            if curriculum is not None or groups.replaces_groups:
                 trainer.groups = choice
             if (checkpoint := ranks.from_main(lambda: last_checkpoint(stage.path / CHECKPOINTS))) is not None:
                 choice.load(checkpoint)
