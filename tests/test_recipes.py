@@ -1,6 +1,7 @@
 """Every recipe of a system says where it comes from, composes at both scales, and has its defining property."""
 
 import random
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -43,14 +44,19 @@ def verdict(speedup=None, **fields):
     )
 
 
+def described(recipe):
+    """The header of a recipe, as one line."""
+    lines = (config_dir() / "recipe" / f"{recipe}.yaml").read_text().splitlines()
+    return " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
+
+
 def paid(recipe, judged):
     return make_reward(compose_config("grpo", [f"recipe={recipe}"]).reward)(COMPLETION, judged).total
 
 
 @pytest.mark.parametrize("recipe", sorted({*PUBLISHED, *SEARCHES, "kernelrl"}))
 def test_it_says_where_it_comes_from_and_what_it_changes(recipe):
-    lines = (config_dir() / "recipe" / f"{recipe}.yaml").read_text().splitlines()
-    text = " ".join(line for line in lines if line.startswith("#"))
+    text = described(recipe)
     assert recipe == "kernelrl" or ("Changed: " in text and ("arXiv" in text or "2026" in text))
     assert compose_config("pipeline", [f"recipe={recipe}"]).name == recipe
 
@@ -63,6 +69,29 @@ def test_its_groups_are_whole_trajectories_and_its_trainer_is_trls(recipe, scale
     if strategy.name != "single":
         check_turns(strategy, turns, cfg.grpo.trainer, hierarchical=False)
     GRPOConfig(**to_dict(cfg.grpo.trainer), output_dir=str(tmp_path), report_to=[], use_cpu=True)
+
+
+BATCH = re.compile(r"(\d+) (?:tasks|prompts) x (\d+) (?:trajectories|rollouts)(?: x (\d+) turns)?(.*)")
+"""What a recipe's header says of a batch."""
+STATED = [path.stem for path in sorted((config_dir() / "recipe").glob("*.yaml")) if BATCH.search(described(path.stem))]
+
+
+def test_the_recipes_that_state_a_batch_are_found():
+    assert {"drkernel", "kevin", "qwen2_5_coder_32b"} <= set(STATED)
+
+
+@pytest.mark.parametrize("recipe", STATED)
+def test_a_batch_is_the_tasks_that_its_recipe_states(recipe, tmp_path):
+    """TRL generates `per_device_train_batch_size x steps_per_generation` completions at a time."""
+    tasks, trajectories, turns, rest = BATCH.search(described(recipe)).groups()
+    cfg = compose_config("grpo", [f"recipe={recipe}"]).grpo
+    fields = to_dict(cfg.trainer) | {"use_cpu": True, "bf16": False}
+    arguments = GRPOConfig(**fields, output_dir=str(tmp_path), report_to=[])
+    assert arguments.num_generations == int(trajectories) * int(turns or 1)
+    assert arguments.generation_batch_size == int(tasks) * arguments.num_generations
+    assert turns is None or cfg.turns.rows == int(turns)
+    steps = arguments.steps_per_generation // arguments.gradient_accumulation_steps
+    assert steps == (2 if "two gradient steps" in rest else 1)
 
 
 @pytest.mark.parametrize("recipe", SEARCHES)
