@@ -1,6 +1,7 @@
 """Estimators on a small batch against references written by hand: advantages, losses and their gradients."""
 
 import math
+import re
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -147,7 +148,7 @@ def documented():
     _, rest = text.split("| estimator | fields of `grpo.trainer` | and |\n|---|---|---|\n")
     for line in rest.split("\n\n")[0].splitlines():
         name, fields, others = (cell.strip() for cell in line.strip("|").split("|"))
-        yield name, [f"++grpo.trainer.{word}" for word in fields.strip("`").split()] + others.strip("`").split()
+        yield name, [f"++grpo.trainer.{word}" for word in fields.strip("`").split()] + re.findall("`(.+?)`", others)
 
 
 @pytest.mark.parametrize(("name", "overrides"), [pytest.param(*row, id=row[0]) for row in documented()])

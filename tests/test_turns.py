@@ -177,7 +177,8 @@ def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch):
 def test_two_ranks_train_through_a_strategy(tiny, tmp_path):
     """One group of four trajectories, two on each rank: the main rank judges all of them, and both learn the same."""
     words = ["grpo.trainer.per_device_train_batch_size=8", "grpo.trainer.num_generations=8", "grpo.trainer.max_steps=2"]
-    cfg = training_config(tmp_path, *tiny, *REFINE, *words, "executor.timing=false", "launcher.processes=2")
+    words += ["grpo.turns.baseline=turn_leave_one_out", "executor.timing=false", "launcher.processes=2"]
+    cfg = training_config(tmp_path, *tiny, *REFINE, *words)
     run_stage("grpo", cfg)
     records = list(Ledger(tmp_path / "grpo" / "records"))
     assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(8)]
