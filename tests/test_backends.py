@@ -86,6 +86,30 @@ def test_an_answer_has_its_tokens_their_probabilities_and_why_it_ended(folder):
         torch.testing.assert_close(torch.tensor(given.log_probabilities), logps, rtol=1e-3, atol=1e-3)
 
 
+def test_a_conversation_that_leaves_no_room_for_an_answer_is_named_with_its_length(folder, tmp_path):
+    model, tokenizer = load_policy(str(folder))
+    model.config.max_position_embeddings = 100
+    save_policy(model, tokenizer, tmp_path / "narrow")
+    long = [{"role": "user", "content": "one\n" * 90}]
+    policy = local(tmp_path / "narrow", max_new_tokens=12, cache_dir=str(tmp_path / "answers"))
+    number = policy.sample([long], [0])[0].prompt_tokens
+    assert policy.too_long(ASKED[0]) is None
+    expected = (
+        f"has {number} tokens, and with max_new_tokens=12 for the answer that is more than the model's context of 100"
+    )
+    assert expected in policy.too_long(long)
+    policy.close()
+
+
+def test_a_server_that_refuses_a_question_says_why_and_one_that_is_busy_does_not(serve):
+    said = '{"error": {"message": "This model\'s maximum context length is 4096 tokens."}}'
+    policy = served(serve((400, said), (500, said)), concurrency=1)
+    refused, busy = sorted(policy.sample(ASKED[:2], [1, 2]), key=lambda each: each.failure)
+    assert refused.failure == "HTTP 400" and "maximum context length is 4096" in refused.refused
+    assert (busy.failure, busy.refused) == ("HTTP 500", None)
+    policy.close()
+
+
 def test_a_server_gives_the_same_kind_of_answer(serve):
     server = serve(answer("slow", reasoning_content="why"), answer(None, reasoning="too long"), answer("cut"))
     prices = {"prompt": 2.0, "completion": 10.0}

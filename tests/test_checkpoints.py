@@ -34,9 +34,9 @@ def test_policies_are_the_checkpoints_in_order_of_their_steps(tmp_path):
         ("sft-0", "sft/base"),
         ("sft-20", "sft/checkpoints/checkpoint-20"),
         ("sft-100", "sft/final"),
-        ("grpo-5", "grpo/final"),
-        ("grpo-10", "grpo/checkpoints/checkpoint-10"),
-    ], "without a seal it is half written; final is the best step where the training kept that"
+        ("grpo-5", "grpo/checkpoints/checkpoint-5"),
+        ("grpo-10", "grpo/final"),
+    ], "without a seal it is half written; final is the last step, whichever was the best"
     assert list(found(tmp_path / "grpo")) == ["grpo-5", "grpo-10"]
 
 

@@ -89,6 +89,11 @@ def test_records_are_judged_anew(kernelrl, folder, executor_cache, tmp_path):
     assert change["samples"] == 6 and change["transitions"] == {"incorrect → correct": 1}
     assert change["changed"] == [{"id": "eval/mine/relu/one/0", "before": "incorrect", "after": "correct"}]
     assert results["policies"]["mine"]["figures"]["correct"]["value"] == pytest.approx(1 / 3)
+    limited = evaluate(kernelrl, folder, executor_cache, "output_dir=some", "eval.limit=1")
+    assert limited.returncode == 0, limited.stderr
+    done = kernelrl(*again, "rejudge=some", "output_dir=some-again")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "some-again" / "results.json").read_text())["partial"] == {"num": 1, "of": 3}
     assert "has no results.json" in kernelrl("eval", "rejudge=nowhere", "output_dir=x").stderr
 
 

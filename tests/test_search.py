@@ -94,6 +94,21 @@ def test_a_server_that_dies_costs_nothing_that_was_answered(words, tmp_path):
     assert search(*words(FAILS), *settings) == results, "what has finished asks nobody"
 
 
+def test_a_connection_that_breaks_in_a_round_leaves_what_was_answered(words, tmp_path):
+    def breaks(_):
+        raise ConnectionAbortedError
+
+    settings = ["strategy=best_of_n", "strategy.n=4", "search.budget.candidates=4", "search.limit=1"]
+    with pytest.raises(
+        UserError, match=r"cannot be reached; .* \(what was answered is kept, and the same command asks"
+    ):
+        search(*words(WRONG, WRONG, breaks), *settings)
+    journal = tmp_path / "run" / "search" / "answers.jsonl"
+    assert len(journal.read_text().splitlines()) == 2
+    results = search(*words(RIGHT), *settings)
+    assert sorted(results["tasks"]["relu/a"]["attempts"]) == ["correct"] * 2 + ["incorrect"] * 2
+
+
 def test_a_larger_budget_goes_on_from_there(words):
     settings = ["strategy=best_of_n", "strategy.n=2"]
     first = search(*words(WRONG), *settings, "search.budget.candidates=3")

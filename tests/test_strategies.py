@@ -110,6 +110,32 @@ def test_refine_drops_the_oldest_turn_of_a_conversation_that_is_too_long(run):
     assert narrow.dropped == 1
 
 
+def test_the_context_of_the_policy_is_a_limit_of_every_strategy(run):
+    """Refinement drops turns; where one alone is too long, that is an answer that failed, and says why."""
+    policy = Scripted(lambda *_: completion(KERNELS["wrong"]), context=3)
+    one = problem()
+    run(strategy("refine", max_turns=3), policy, [one], "dropped")
+    assert [len(conversation) for conversation in policy.asked] == [1, 3, 3] and one.dropped == 1
+    narrow = Scripted(lambda *_: completion(KERNELS["wrong"]), context=2)
+    (outcome,) = run(strategy("refine", max_turns=2), narrow, folder="refused", resumable=True)
+    assert [len(conversation) for conversation in narrow.asked] == [1]
+    assert statuses(outcome) == ["incorrect", "infrastructure"]
+    assert "3 messages are more than 2; say less" in outcome.attempts[1].verdict.feedback
+    again = kernels("right")
+    assert [each.verdict for each in run(strategy("refine", max_turns=2), again, folder="refused")[0].attempts] == [
+        each.verdict for each in outcome.attempts
+    ], "a refusal is final"
+
+
+def test_strategies_show_fewer_kernels_where_there_is_no_room():
+    short = problem(fits=lambda messages: messages[-1]["content"].count("class ModelNew") <= 2)
+    seeds = [attempt(timed(name, 1.0)) for name in "abc"]
+    (asked,) = strategy("feature_search").recombination(short, seeds)
+    assert "# a" in asked["content"] and "# b" in asked["content"] and "# c" not in asked["content"]
+    question = strategy("evolve", inspirations=2)._question(short, seeds, "Faster.", "coder")
+    assert question.messages[-1]["content"].count("class ModelNew") == 2
+
+
 def test_refine_ends_a_trajectory_that_is_good_enough():
     chosen = strategy("refine", stop_at=1.5, max_turns=3, trajectories=2)
     turns = chosen.turns(problem())
@@ -252,6 +278,30 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(name, run)
     again = Scripted(answer)
     run(chosen, again, [problem(task) for task in TASKS], "killed", budget=budget)
     assert again.asked == []
+
+
+def test_an_answer_that_failed_is_asked_for_again_by_the_same_run(run, tmp_path):
+    """One of three fails: the others are kept, nothing is judged as failed, and the next run asks that one alone."""
+    policy = Scripted(lambda _, number: Answer(failure="HTTP 500") if number == 1 else completion(KERNELS["right"]))
+    with pytest.raises(UserError, match=r"without an answer \(1 x HTTP 500\); what was answered is kept, and the same"):
+        run(strategy("best_of_n", n=3), policy, resumable=True)
+    assert [entry.id for entry in Journal(tmp_path / "run" / "answers.jsonl")] == ["search/t0/0", "search/t0/2"]
+    again = kernels("right")
+    (outcome,) = run(strategy("best_of_n", n=3), again, resumable=True)
+    assert len(again.asked) == 1 and again.seeds == policy.seeds[1:2]
+    assert statuses(outcome) == ["correct"] * 3 and outcome.spent.completions == 3
+
+
+def test_a_question_that_a_server_refuses_is_not_asked_again(run, tmp_path):
+    refusal = Answer(failure="HTTP 400", refused="HTTP 400, the server refuses the question: too long")
+    policy = Scripted(lambda _, number: refusal if number else completion(KERNELS["wrong"]))
+    (outcome,) = run(strategy("best_of_n", n=2), policy, resumable=True)
+    assert statuses(outcome) == ["incorrect", "infrastructure"]
+    assert "refuses the question: too long" in outcome.attempts[1].verdict.feedback
+    assert run(strategy("best_of_n", n=2), again := kernels("right"), resumable=True) and again.asked == []
+    with pytest.raises(UserError, match=r"the policy answers nothing \(role coder: HTTP 400, the server refuses"):
+        run(strategy("best_of_n", n=2), Scripted(lambda *_: refusal), folder="never", resumable=True)
+    assert list(Journal(tmp_path / "never" / "answers.jsonl")) == [], "the settings may be wrong"
 
 
 def test_an_answer_that_failed_costs_the_policy_nothing(run):

@@ -120,10 +120,22 @@ def test_a_limit_of_cost_leaves_questions_open(serve, tmp_path):
         llm(tmp_path, server, max_cost=1)
 
 
+@pytest.mark.parametrize(("longest", "most"), [(1000, 0.015), (None, 0.002)])
+def test_a_limit_of_cost_holds_where_an_answer_does_not_say_what_it_took(longest, most, serve, tmp_path):
+    """It counts as long as it may be, or where that is not limited, as long as its text."""
+    priced = {"prices": {"prompt": 2.0, "completion": 10.0}, "concurrency": 1, "max_cost": most}
+    teacher = llm(tmp_path, serve(silent(GOOD)), max_new_tokens=longest, **priced)
+    assert 2 <= len(ask(teacher)) < 8 and teacher.unanswered > 0
+    assert teacher.summary()["cost"] is None
+
+
+def silent(said):
+    """The same answer, from a server that counts no tokens."""
+    return 200, json.dumps({name: value for name, value in json.loads(said[1]).items() if name != "usage"})
+
+
 def test_unknown_prices_and_tokens_are_unknown_costs(serve, tmp_path):
-    silent = json.loads(GOOD[1])
-    del silent["usage"]
-    teacher = llm(tmp_path, serve((200, json.dumps(silent))), prices={"prompt": 1.0, "completion": 1.0})
+    teacher = llm(tmp_path, serve(silent(GOOD)), prices={"prompt": 1.0, "completion": 1.0})
     ask(teacher)
     assert teacher.summary()["cost"] is None and teacher.summary()["prompt_tokens"] is None
 

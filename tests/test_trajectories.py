@@ -63,6 +63,8 @@ def test_figures_are_of_the_best_attempt_and_turn_by_turn(cfg, tmp_path, capsys)
         f"eval/served/relu/{task}/{sample}" for task in "ab" for sample in (0, 1)
     }
     assert best(best(records)) == best(records)
+    assert {(each.prompt_tokens, each.completion_tokens) for each in best(records)} == {(3000, 1500)}, "of all attempts"
+    assert summary["figures"]["tokens"]["value"] == 1500
 
 
 def test_a_killed_evaluation_goes_on_at_its_turn(cfg):
@@ -71,6 +73,12 @@ def test_a_killed_evaluation_goes_on_at_its_turn(cfg):
     summary = json.loads(run(cfg(RIGHT)).read_text())["policies"]["served"]
     assert [turn["figures"]["correct"]["value"] for turn in summary["turns"]] == [0.0, 1.0, 1.0]
     assert summary["num_resumed"] == 4
+
+
+def test_attempts_of_a_strategy_are_not_judged_anew(cfg, tmp_path):
+    run(cfg(RIGHT, **{"strategy.max_turns": 1}))
+    with pytest.raises(UserError, match=r"holds attempts of strategy=refine, .* evaluate with that strategy again"):
+        run(compose_config("eval", [f"rejudge={tmp_path / 'run'}", f"output_dir={tmp_path / 'again'}", "tracker=none"]))
 
 
 def test_a_strategy_that_needs_several_policies_is_refused():

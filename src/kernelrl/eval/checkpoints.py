@@ -38,8 +38,8 @@ def prepare(cfg: DictConfig) -> DictConfig:
     """The config of an evaluation whose policies are the checkpoints of `cfg.checkpoints`.
 
     That is the folder of a run, or of one of its training stages. Each policy is named STAGE-STEP. Step 0 is the base
-    of SFT; that of the last step, or of the best one where the training kept it, is the stage's `final`. A checkpoint
-    without a seal is half written, and left out.
+    of SFT; that of the last step is the stage's `final`, also where an earlier one was the best in validation. A
+    checkpoint without a seal is half written, and left out.
 
     Raises:
         UserError: there are none, or they are in `output_dir` itself.
@@ -68,8 +68,7 @@ def _find(stage: Path) -> dict[str, Path]:
     if (stage / "base").is_dir():
         found[0] = stage / "base"
     if is_done(stage):
-        figures = read_figures(stage)
-        found[int(figures.get("best_step") or figures["steps"])] = stage / FINAL
+        found[int(read_figures(stage)["steps"])] = stage / FINAL
     return {f"{stage.name}-{step}": found[step] for step in sorted(found)}
 
 

@@ -61,13 +61,19 @@ class RecordedCompletions:
     """Answers from a ledger.
 
     Raises:
-        UserError: it holds no record.
+        UserError: it holds no record, or those of a strategy.
     """
 
     def __init__(self, settings: RecordedSettings, name: str):
         self._records = {record.id.split("/", 2)[2]: record for record in Ledger(settings.folder / "records")}
         if not self._records:
             raise UserError(f"{name}.folder={settings.folder}: no records in it")
+        if strategies := {record.strategy for record in self._records.values() if record.turn is not None}:
+            named = ", ".join(map(str, strategies))
+            raise UserError(
+                f"{name}.folder={settings.folder}: holds attempts of strategy={named}, and only completions that were "
+                "asked for by themselves are judged anew; evaluate with that strategy again"
+            )
 
     def answer(self, task_id: str, sample: int) -> Answer:
         """The completion as it was recorded; a failure where there is none."""

@@ -25,7 +25,8 @@ MAX_NAMED = 100
 def prepare(cfg: DictConfig) -> DictConfig:
     """The config of an evaluation whose policies are the records of the run `cfg.rejudge`.
 
-    Tasks, dialect, seed and the number of samples are the run's; how is judged is the config's.
+    Tasks, dialect, seed and the number of samples are the run's; how is judged is the config's. `eval.limit` may make
+    the tasks fewer.
 
     Raises:
         UserError: the run has no results, is that of `output_dir`, or its tasks are no longer there.
@@ -47,12 +48,13 @@ def prepare(cfg: DictConfig) -> DictConfig:
         tasks = str(inside)
     given = str(cfg.eval.tasks) if cfg.eval.tasks is not None and Path(cfg.eval.tasks).exists() else tasks
     policies = {name: {"backend": "records", "folder": str(folder / name)} for name in results["policies"]}
+    limit = min((most for most in (cfg.eval.limit, earlier["limit"]) if most is not None), default=None)
     changed = OmegaConf.merge(
         cfg,
         {
             "dialect": results["dialect"],
             "seed": results["seed"],
-            "eval": {"tasks": given, "samples": earlier["samples"], "k": earlier["k"], "fast_p": earlier["fast_p"]},
+            "eval": {"tasks": given, "limit": limit, **{name: earlier[name] for name in ("samples", "k", "fast_p")}},
         },
     )
     assert isinstance(changed, DictConfig)

@@ -68,6 +68,7 @@ def sample(
         budget=Budget(),
         seed=seed,
         concurrency=batch_size,
+        resumable=True,
     )
     num_correct = 0
     with track(len(problems), f"eval {name}") as progress:

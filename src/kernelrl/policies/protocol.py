@@ -35,6 +35,8 @@ class Answer:
     """In the currency of the price table; None: no prices are known."""
     failure: str | None = None
     """Kind of failure, e.g. `HTTP 500`; None: the policy answered."""
+    refused: str | None = None
+    """Of a failure, why the policy takes no such question, however often it is asked; None: it may answer next time."""
     cached: bool = False
     """Read from a cache of answers: it cost nothing this time."""
 

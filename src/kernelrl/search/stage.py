@@ -81,7 +81,8 @@ class SearchSettings(BaseModel):
     concurrency: PositiveInt
     """Tasks that are worked on at a time."""
     max_prompt_chars: PositiveInt | None
-    """Length of a conversation beyond which earlier turns are dropped; None: none are."""
+    """Length of a conversation beyond which earlier turns and exemplars are left out, beside the context of the policy;
+    None: no such limit."""
     archive: ArchiveSettings
     filter: Literal["surrogate"] | None
     """Who refuses candidates before they are judged; None: nobody."""
@@ -208,6 +209,7 @@ def _search(
             repeat=settings.repeat,
             concurrency=settings.concurrency,
             screen=screen,
+            resumable=True,
         )
         journal, ledger = Journal(settings.folder / "answers.jsonl"), Ledger(settings.folder / "records")
         for outcome in runner.run(setting, problems, journal, ledger):

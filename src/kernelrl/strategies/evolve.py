@@ -85,6 +85,8 @@ class Evolve(Strategy):
         ranks = [1 / rank for rank in range(1, len(island) + 1)]
         (parent,) = problem.rng.choices(island, ranks)
         others = [each for each in island if each is not parent and each.verdict.correct][: self.inspirations]
+        while others and not problem.fits(self.conversation(problem, parent, others, direction)):
+            others.pop()
         return Question(self.conversation(problem, parent, others, direction), parent, writer)
 
     def conversation(self, problem: Problem, parent: Attempt, others: list[Attempt], direction: str) -> list[Message]:

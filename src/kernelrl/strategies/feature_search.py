@@ -42,13 +42,16 @@ class FeatureSearch(Strategy):
             attempts += yield from write(questions)
 
     def recombination(self, problem: Problem, seeds: list[Attempt]) -> list[Message]:
-        """The question after right kernels, the fastest first."""
+        """The question after right kernels, the fastest first, as many as fit."""
         shown = "\n".join(self._shown(number, seed) for number, seed in enumerate(seeds, 1))
-        return _extended(
+        messages = _extended(
             problem,
             f"Right kernels for it, the fastest first:\n\n{shown}\n"
             f"Name the features that make them fast, and write one kernel that combines those and is faster. {ANSWER}",
         )
+        if len(seeds) > 1 and not problem.fits(messages):
+            return self.recombination(problem, seeds[:-1])
+        return messages
 
     def correction(self, problem: Problem, failed: Attempt) -> list[Message]:
         """The question after a kernel that is wrong."""

@@ -156,7 +156,8 @@ class Problem:
     archive: TaskArchive = field(default_factory=TaskArchive)
     """Kernels that are known for the task, with their verdicts."""
     fits: Callable[[list[Message]], bool] = lambda messages: True
-    """Whether a conversation is short enough to be asked."""
+    """Whether a conversation is short enough to be asked; the runner adds what the coder's policy knows of its
+    context."""
     dropped: int = 0
     """Number of earlier turns that were left out of a conversation because it would have been too long."""
 

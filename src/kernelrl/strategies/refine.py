@@ -37,7 +37,10 @@ class Refine(Strategy):
             attempts = yield from write([Question(self.conversation(problem, each), each) for each in attempts])
 
     def conversation(self, problem: Problem, last: Attempt) -> list[Message]:
-        """The question after an attempt, with as many of the turns before it as fit."""
+        """The question after an attempt, with as many of the turns before it as fit.
+
+        Where the attempt alone is too long, it is asked about all the same: the runner refuses the question.
+        """
         turns: list[Message] = []
         attempt: Attempt | None = last
         while attempt is not None:

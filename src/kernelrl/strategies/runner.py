@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from kernelrl.errors import UserError
 from kernelrl.executor.api import Executor, Request, not_known
-from kernelrl.policies.prompts import to_text
+from kernelrl.policies.backends.base import Backend
+from kernelrl.policies.prompts import Message, to_text
 from kernelrl.policies.protocol import Answer, Policy
 from kernelrl.records import Record
 from kernelrl.rewards import Reward
@@ -28,6 +30,8 @@ from kernelrl.verdict import Verdict
 
 REFUSED = "refused"
 """`Verdict.protocol` of a draft that a screen refused: nothing is known about it, and it cost no candidate."""
+
+KEPT = "what was answered is kept, and the same command asks for the rest"
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,9 @@ class Setting:
     """Number of problems that are worked on at a time."""
     screen: Screen | None = None
     """Asked before the executor; None: every draft is judged."""
+    resumable: bool = False
+    """The same run goes on later from its journal: an answer that failed ends it after the round, and is asked for
+    again then. False: it is final."""
 
 
 @dataclass
@@ -96,16 +103,18 @@ def run(setting: Setting, problems: Sequence[Problem], journal: Log[Entry], ledg
     """Work on problems. Yields the outcome of each as it is done.
 
     Raises:
-        UserError: a policy cannot be asked. Nothing is lost: the same run goes on from there.
+        UserError: a policy cannot be asked, or has left questions without an answer. Nothing is lost: the same run goes
+            on from there.
     """
     answers = {entry.id: entry.answer for entry in journal}
+    heard = {entry.role for entry in journal if entry.answer.failure is None}
     verdicts = {record.id: record.verdict for record in ledger}
     waiting = list(reversed(problems))
     active: list[_Work] = []
     while waiting or active:
         while waiting and len(active) < setting.concurrency:
             active.append(_Work(setting, waiting.pop()))
-        _ask_all(setting, [work for work in active if isinstance(work.request, Ask)], answers, journal)
+        _ask_all(setting, [work for work in active if isinstance(work.request, Ask)], answers, heard, journal)
         _judge_all(setting, [work for work in active if isinstance(work.request, Judge)], verdicts, ledger)
         for work in active:
             if work.request is None:
@@ -122,8 +131,10 @@ class _Work:
         self.request: Ask | Judge | None = None
         """What waits to be done; None: nothing more."""
         self._turns: Turns[None] = setting.strategy.turns(problem)
-        self._num_asked = 0
+        self._num_answered = 0
         """Answers when the strategy was last started."""
+        if isinstance(coder := setting.policies[CODER], Backend):
+            problem.fits = _both(problem.fits, coder)
         self._advance(None)
 
     def questions(self) -> list[tuple[str, Question]]:
@@ -168,11 +179,11 @@ class _Work:
         try:
             self.request = self._turns.send(result)
         except StopIteration:
-            asked = self.outcome.spent.completions
-            if not self.setting.repeat or asked == self._num_asked:
+            answered = sum(draft.answer.failure is None for draft in self.outcome.drafts)
+            if not self.setting.repeat or answered == self._num_answered:
                 self._end()
                 return
-            self._num_asked = asked
+            self._num_answered = answered
             self._turns = self.setting.strategy.turns(self.outcome.problem)
             self._advance(None)
             return
@@ -189,28 +200,89 @@ class _Work:
         self.request = None
 
 
-def _ask_all(setting: Setting, works: Sequence[_Work], answers: dict[str, Answer], journal: Log[Entry]) -> None:
+def _both(given: Callable[[list[Message]], bool], policy: Backend) -> Callable[[list[Message]], bool]:
+    """Whether a conversation is within the given limit and within the policy's context."""
+    return lambda messages: given(messages) and policy.too_long(messages) is None
+
+
+def _ask_all(
+    setting: Setting, works: Sequence[_Work], answers: dict[str, Answer], heard: set[str], journal: Log[Entry]
+) -> None:
+    """Ask the questions that wait. `heard` are the roles that have answered at least once."""
     wanted = [(work, work.questions()) for work in works]
     new = [(id, question) for _, questions in wanted for id, question in questions if id not in answers]
+    failures: Counter[str] = Counter()
     for role in dict.fromkeys(question.role for _, question in new):
         asked = [(id, question) for id, question in new if question.role == role]
-        policy = setting.policies.get(role, setting.policies[CODER])
-        seeds = [_seed(setting.seed, id) for id, _ in asked]
-        got = policy.sample([question.messages for _, question in asked], seeds)
-        if (failures := {answer.failure for answer in got}) and None not in failures:
-            kinds = ", ".join(sorted(map(str, failures)))
-            raise UserError(
-                f"the policy answers nothing (role {role}: {kinds}); the same command goes on where it stopped"
-            )
-        journal.append(
-            [
-                Entry(id=id, role=role, prompt=to_text(question.messages), answer=answer)
-                for (id, question), answer in zip(asked, got, strict=True)
-            ]
-        )
-        answers.update({id: answer for (id, _), answer in zip(asked, got, strict=True)})
+        failures.update(_ask_role(setting, role, asked, answers, heard, journal))
+    if failures and setting.resumable:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in failures.items())
+        raise UserError(f"questions without an answer ({kinds}); {KEPT}")
     for work, questions in wanted:
         work.answered([Draft(id, question, answers[id]) for id, question in questions])
+
+
+def _ask_role(
+    setting: Setting,
+    role: str,
+    asked: Sequence[tuple[str, Question]],
+    answers: dict[str, Answer],
+    heard: set[str],
+    journal: Log[Entry],
+) -> list[str]:
+    """Ask the questions of one role. Each answer is in the journal as soon as it is there.
+
+    A refusal goes there too, because the same question would be refused again; but not from a policy that has never
+    answered, because then it is the settings that are wrong. Other failures never do.
+
+    Returns:
+        The kinds of the failures that are not final.
+    """
+    policy = setting.policies.get(role, setting.policies[CODER])
+    failed: list[tuple[int, Answer]] = []
+
+    def write(index: int, answer: Answer) -> None:
+        id, question = asked[index]
+        journal.append([Entry(id=id, role=role, prompt=to_text(question.messages), answer=answer)])
+
+    try:
+        for index, answer in _stream(setting, policy, asked):
+            answers[asked[index][0]] = answer
+            if answer.failure is None:
+                heard.add(role)
+                write(index, answer)
+            else:
+                failed.append((index, answer))
+    except UserError as error:
+        if not setting.resumable:
+            raise
+        raise UserError(f"{error} ({KEPT})") from None
+    transient = [answer.failure for _, answer in failed if answer.failure is not None and answer.refused is None]
+    if failed and len(failed) == len(asked) and (transient or role not in heard):
+        kinds = ", ".join(sorted({answer.refused or str(answer.failure) for _, answer in failed}))
+        raise UserError(f"the policy answers nothing (role {role}: {kinds}); the same command goes on where it stopped")
+    for index, answer in failed:
+        if answer.refused is not None:
+            write(index, answer)
+    return transient
+
+
+def _stream(setting: Setting, policy: Policy, asked: Sequence[tuple[str, Question]]) -> Iterator[tuple[int, Answer]]:
+    """The answers as they come, each with the index of its question; the policy in training gives all at once."""
+    conversations = [question.messages for _, question in asked]
+    seeds = [_seed(setting.seed, id) for id, _ in asked]
+    if not isinstance(policy, Backend):
+        yield from enumerate(policy.sample(conversations, seeds))
+        return
+    short = []
+    for index, messages in enumerate(conversations):
+        if (reason := policy.too_long(messages)) is None:
+            short.append(index)
+        else:
+            yield index, Answer(failure="too long", refused=reason)
+    if short:
+        came = policy.stream([conversations[index] for index in short], [seeds[index] for index in short])
+        yield from ((short[number], answer) for number, answer in came)
 
 
 def _judge_all(setting: Setting, works: Sequence[_Work], verdicts: dict[str, Verdict], ledger: Log[Record]) -> None:
@@ -228,7 +300,7 @@ def _judge_all(setting: Setting, works: Sequence[_Work], verdicts: dict[str, Ver
     for index, (_, draft) in enumerate(new):
         if index not in judged:
             refused = refusals[index] if draft.answer.failure is None else None
-            said = refused or f"The policy did not answer: {draft.answer.failure}"
+            said = refused or f"The policy did not answer: {draft.answer.refused or draft.answer.failure}"
             verdict = not_known(requests[index], "none", "executor", said)
             judged[index] = verdict if refused is None else verdict.model_copy(update={"protocol": REFUSED})
     found = [Attempt(draft, draft.completion, judged[index]) for index, (_, draft) in enumerate(new)]

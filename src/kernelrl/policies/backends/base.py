@@ -21,6 +21,14 @@ class Backend(ABC):
         answers = dict(self.stream(conversations, seeds))
         return [answers[index] for index in range(len(conversations))]
 
+    def too_long(self, messages: list[Message]) -> str | None:
+        """Why a conversation leaves no room for a whole answer in the model's context, and what to do about it.
+
+        Returns:
+            None: there is room, or nobody knows how long the context is.
+        """
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Free what it holds, and drop what is not answered yet."""

@@ -19,7 +19,7 @@ from openai.types import Batch as Started
 from openai.types.chat import ChatCompletion
 
 from kernelrl.errors import UserError
-from kernelrl.policies.backends.endpoint import Endpoint
+from kernelrl.policies.backends.endpoint import Endpoint, failed
 from kernelrl.policies.backends.settings import BatchSettings, EndpointSettings
 from kernelrl.policies.prompts import Message
 from kernelrl.policies.protocol import Answer
@@ -97,7 +97,9 @@ class Batch(Endpoint):
             status = response.get("status_code")
             if status == 200:
                 answer = self._read(ChatCompletion.construct(**response["body"]))
+            elif status:
+                answer = failed(status, json.dumps(response.get("body")))
             else:
-                answer = Answer(failure=f"HTTP {status}" if status else (found.get("error") or {}).get("code", "batch"))
+                answer = Answer(failure=(found.get("error") or {}).get("code", "batch"))
             answers[int(found["custom_id"])] = answer
         return answers

@@ -48,6 +48,9 @@ class Cached(Backend):
                     self._cache[keys[missing[number]]] = asdict(answer)
                 yield missing[number], answer
 
+    def too_long(self, messages: list[Message]) -> str | None:
+        return self._policy.too_long(messages)
+
     def close(self) -> None:
         self._policy.close()
         self._cache.close()

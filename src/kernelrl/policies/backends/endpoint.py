@@ -21,6 +21,10 @@ from kernelrl.policies.protocol import Answer
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where servers put the chain of thought: vLLM, SGLang and DeepSeek; newer vLLM and routers."""
+REFUSALS = (400, 413, 422)
+"""Statuses that say that the question itself cannot be answered, e.g. because it is longer than the context."""
+MAX_QUOTED = 500
+"""Characters of what a server says that are passed on."""
 
 
 class Endpoint(Backend):
@@ -56,9 +60,17 @@ class Endpoint(Backend):
             asyncio.run_coroutine_threadsafe(self._ask(messages, seed), self._loop): index
             for index, (messages, seed) in enumerate(zip(conversations, seeds, strict=True))
         }
+        waiting = set(asked)
         try:
             for future in as_completed(asked):
-                yield asked[future], future.result()
+                answer = future.result()
+                waiting.remove(future)
+                yield asked[future], answer
+        except UserError:
+            for future in waiting:  # what came at the same time is paid for
+                if future.done() and future.exception() is None:
+                    yield asked[future], future.result()
+            raise
         finally:
             for future in asked:
                 future.cancel()
@@ -114,7 +126,7 @@ class Endpoint(Backend):
             case openai.APIConnectionError():
                 raise UserError(f"{self._where} cannot be reached; is the server running?") from None
             case openai.APIStatusError():
-                return Answer(failure=f"HTTP {error.status_code}")
+                return failed(error.status_code, error.message)
         return Answer(failure="malformed answer")
 
     async def _turn(self) -> None:
@@ -161,6 +173,12 @@ class Endpoint(Backend):
         # servers say those of the model's own distribution, which is sampled from only where nothing changes it
         logps = tuple(float(each.logprob) for each in at) if at and unchanged else None
         return None if ids is None else tuple(ids), logps
+
+
+def failed(status: int, said: str) -> Answer:
+    """What became of a question to which the server gave this status, and what it said."""
+    refused = f"HTTP {status}, the server refuses the question: {said[:MAX_QUOTED]}" if status in REFUSALS else None
+    return Answer(failure=f"HTTP {status}", refused=refused)
 
 
 def _request(settings: EndpointSettings) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from transformers import GenerationConfig
 
 from kernelrl.policies.backends.base import Backend
+from kernelrl.policies.backends.context import Context, context_length
 from kernelrl.policies.backends.settings import TransformersSettings
 from kernelrl.policies.models import load_policy
 from kernelrl.policies.prompts import Message, Reasoning, render
@@ -39,6 +40,8 @@ class Transformers(Backend):
         self._tokenizer.padding_side = "left"
         self._reasoning = Reasoning.of(self._tokenizer, model)
         self._template = model.chat_template_kwargs
+        length = context_length(self._model.config)
+        self._context = Context(self._tokenizer, length, settings.max_new_tokens, self._template)
         self._lock = threading.Lock()  # the seed is the process's
         sampling = {"do_sample": True, "temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
         self._generation = GenerationConfig(  # type: ignore[no-untyped-call]
@@ -57,6 +60,9 @@ class Transformers(Backend):
         for start in range(0, len(conversations), size):
             batch = slice(start, start + size)
             yield from enumerate(self._generate(conversations[batch], seeds[batch]), start)
+
+    def too_long(self, messages: list[Message]) -> str | None:
+        return self._context.too_long(messages)
 
     def close(self) -> None:
         del self._model

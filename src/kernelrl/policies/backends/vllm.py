@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoConfig, AutoTokenizer
 
 from kernelrl.errors import UserError
 from kernelrl.policies.backends.base import Backend
+from kernelrl.policies.backends.context import Context, context_length
 from kernelrl.policies.backends.copies import Copies
 from kernelrl.policies.backends.settings import VllmSettings
 from kernelrl.policies.models import find_policy, is_adapter, make_whole
@@ -50,7 +52,11 @@ def open_vllm(settings: VllmSettings, model: ModelSettings = DEFAULT, name: str 
         folder = Path(merged.name) / "policy"
     whole = settings.model_copy(update={"model": str(folder), "revision": None})
     opened = Vllm(whole, model) if len(environments) == 1 else Copies(partial(Vllm, whole, model), environments)
-    return _Merged(opened, merged)
+    length = settings.engine.get("max_model_len") or context_length(
+        AutoConfig.from_pretrained(folder, trust_remote_code=model.trust_remote_code)
+    )
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=model.trust_remote_code)
+    return _Merged(opened, merged, Context(tokenizer, length, settings.max_new_tokens, model.chat_template_kwargs))
 
 
 def visible_gpus() -> list[str]:
@@ -74,13 +80,16 @@ def share_gpus(settings: VllmSettings, gpus: Sequence[str], name: str) -> list[d
 
 
 class _Merged(Backend):
-    """A policy, and the folder that is gone with it."""
+    """A policy with its context, and the folder that is gone with it."""
 
-    def __init__(self, policy: Backend, folder: tempfile.TemporaryDirectory[str]):
-        self._policy, self._folder = policy, folder
+    def __init__(self, policy: Backend, folder: tempfile.TemporaryDirectory[str], context: Context):
+        self._policy, self._folder, self._context = policy, folder, context
 
     def stream(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> Iterator[tuple[int, Answer]]:
         return self._policy.stream(conversations, seeds)
+
+    def too_long(self, messages: list[Message]) -> str | None:
+        return self._context.too_long(messages)
 
     def close(self) -> None:
         self._policy.close()

@@ -91,9 +91,9 @@ class LLMTeacher(Teacher):
                         continue
                     waiting.append(threads.submit(self._ask, policy, group, dialect))
                     while sum(not future.done() for future in waiting) >= ahead:
-                        yield from self._collect(waiting.popleft())
+                        yield from self._collect(waiting.popleft(), dialect)
                 while waiting:
-                    yield from self._collect(waiting.popleft())
+                    yield from self._collect(waiting.popleft(), dialect)
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
                 log.info("teacher %s: %s", self.name, self._note())
@@ -133,10 +133,10 @@ class LLMTeacher(Teacher):
         request = json.dumps(self._settings.identity | {"seed": seed}, sort_keys=True)
         return Asked(str(self._cfg.model), request, answer.prompt_tokens, answer.completion_tokens, answer.finish)
 
-    def _collect(self, outcomes: Future[list[Outcome]]) -> Iterator[tuple[Task, Proposal]]:
+    def _collect(self, outcomes: Future[list[Outcome]], dialect: str) -> Iterator[tuple[Task, Proposal]]:
         for outcome in outcomes.result():
             for answer in outcome.answers:
-                self._count(answer)
+                self._count(answer, outcome.task, dialect)
             if time.monotonic() - self._reported > REPORT_EVERY_S:
                 self._reported = time.monotonic()
                 log.info("teacher %s: %s", self.name, self._note())
@@ -145,7 +145,7 @@ class LLMTeacher(Teacher):
             elif outcome.found is not None:
                 self._counts[outcome.found] += 1
 
-    def _count(self, answer: Answer) -> None:
+    def _count(self, answer: Answer, task: Task, dialect: str) -> None:
         self.questions += 1
         if answer.failure is not None:
             self.unanswered += 1
@@ -155,7 +155,7 @@ class LLMTeacher(Teacher):
         if answer.cached:
             self._counts["cached"] += 1
         else:
-            self._purse.pay(answer)
+            self._purse.pay(answer, self._estimate([task], dialect))
 
     def _estimate(self, tasks: Sequence[Task], dialect: str) -> Estimate:
         """What asking about tasks takes at most."""

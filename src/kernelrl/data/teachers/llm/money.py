@@ -64,6 +64,9 @@ class Purse:
         if most is not None and (prices is None or None in (prices.prompt, prices.completion)):
             raise UserError(f"teacher.max_cost={most} needs teacher.prices.prompt and .completion")
         self._most = most
+        self._prices = prices
+        self._counted = 0.0
+        """What the limit is held against: the cost of each answer, estimated where it does not say."""
         self._cost: float | None = 0.0
         self._tokens: tuple[int, int] | None = (0, 0)
 
@@ -73,13 +76,14 @@ class Purse:
         prompt, completion = self._tokens or (None, None)
         return {"prompt_tokens": prompt, "completion_tokens": completion, "cost": self._cost}
 
-    def pay(self, answer: Answer) -> None:
-        """Count what an answer took."""
+    def pay(self, answer: Answer, asked: Estimate) -> None:
+        """Count what an answer took; where it does not say, what one of the questions `asked` takes at most."""
         if answer.prompt_tokens is None or answer.completion_tokens is None or self._tokens is None:
             self._tokens = None
         else:
             self._tokens = self._tokens[0] + answer.prompt_tokens, self._tokens[1] + answer.completion_tokens
         self._cost = None if self._cost is None or answer.cost is None else self._cost + answer.cost
+        self._counted += self._guess(answer, asked) if answer.cost is None else answer.cost
 
     def forbids(self, following: Estimate | None) -> bool:
         """Whether nothing more may be asked.
@@ -88,8 +92,21 @@ class Purse:
             following: of a batch, which cannot be stopped once it is asked; None: of single questions, of which those
                 under way are finished.
         """
-        if self._most is None or self._cost is None:
+        if self._most is None:
             return False
         if following is None:
-            return self._cost >= self._most
-        return following.cost is None or self._cost + following.cost > self._most
+            return self._counted >= self._most
+        return following.cost is None or self._counted + following.cost > self._most
+
+    def _guess(self, answer: Answer, asked: Estimate) -> float:
+        """The most that an answer without its cost may have cost; without a limit of tokens, by its visible text."""
+        if self._prices is None:
+            return 0.0
+        prompt, completion = answer.prompt_tokens, answer.completion_tokens
+        if prompt is None:
+            prompt = asked.prompt_tokens // asked.questions
+        if completion is None and asked.completion_tokens is not None:
+            completion = asked.completion_tokens // asked.questions
+        if completion is None:
+            completion = len(answer.text) // CHARS_PER_TOKEN
+        return self._prices.cost(prompt, completion) or 0.0
