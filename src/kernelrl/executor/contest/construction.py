@@ -76,7 +76,7 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Checksums of the draws, and of each registered tensor its name in the model, kind, origin and values.
 
         `fixed` parameters were registered without a gradient, `frozen` ones have none in the end; a `shared` tensor
-        lies in the memory of another one.
+        lies in the memory of another one of the model's.
         """
         names: dict[int, str] = {}
         if isinstance(model, torch.nn.Module):
@@ -84,13 +84,14 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 names |= {id(tensor): name for name, tensor in found}
         self.values = [tensor.detach() for _, tensor in self.registered]
         owners: dict[int, int] = {}
-        for number, tensor in enumerate(self.values):
-            owners.setdefault(_storage(tensor), number)
+        for number, (_, tensor) in enumerate(self.registered):
+            if id(tensor) in names:
+                owners.setdefault(_storage(tensor), number)
         tensors = [
             wire.describe(tensor.detach())
             | {"name": names.get(id(tensor)), "kind": kind, "origin": self._origin(tensor), "sum": _checksum(tensor)}
             | {"fixed": number in self._fixed, "frozen": not tensor.requires_grad}
-            | {"shared": owners[_storage(tensor)] != number}
+            | {"shared": owners.get(_storage(tensor), number) != number}
             for number, (kind, tensor) in enumerate(self.registered)
         ]
         return {"draws": self.draws, "tensors": tensors}

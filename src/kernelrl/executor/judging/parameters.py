@@ -82,6 +82,7 @@ def match(reference: dict[str, Any], candidate: Any, numbers: Iterable[int], dra
         drawn: those of them that depend on draws.
     """
     same_draws = draws_the_same(reference, candidate)
+    names = {tensor["name"] for tensor in reference["tensors"]} - {None}
     unmatched = dict(enumerate(_tensors(candidate)))
     left = sorted(numbers)
     found: dict[int, int] = {}
@@ -101,7 +102,7 @@ def match(reference: dict[str, Any], candidate: Any, numbers: Iterable[int], dra
         return paired
 
     pair(lambda tensor, other: _same_name(tensor, other) and _same_values(tensor, other), list(left))
-    pair(_same_values, list(left))
+    pair(lambda tensor, other: other.get("name") not in names and _same_values(tensor, other), list(left))
     renamed |= pair(_same_name, list(left)) & drawn
     pair(_both_constant, [number for number in left if number not in drawn])
     if not same_draws:

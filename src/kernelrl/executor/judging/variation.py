@@ -21,7 +21,7 @@ TINY = 0.1
 """Constants below it become as large as that, or up to ten times larger."""
 TYPICAL = 0.3
 """Least root mean square of a random vector."""
-FAR, FARTHEST = 2.0, 8.0
+FAR, FARTHEST = 2.0, 10.0
 """Magnitudes of the few elements of a vector that open or close a gate."""
 SHARE_FAR = 0.125
 FEWEST = 16
@@ -106,7 +106,7 @@ def _vary_constant(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) ->
         fan_in = values[0].numel() if values.dim() > 1 else 1
         return (2 * coins - 1) * min(SMALL, fan_in**-0.5)
     if enlarged and abs(first) < TINY:
-        return math.copysign(TINY, first) * torch.pow(10.0, coins)
+        return coins.mul(math.log(10.0)).exp_().mul_(math.copysign(TINY, first))
     return values * (0.5 + coins)
 
 
