@@ -21,7 +21,7 @@ void add(tvm::ffi::TensorView x, tvm::ffi::TensorView m, tvm::ffi::TensorView b,
   const int64_t rows = x.size(0), n = x.size(1);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < n; ++j)
-      w(out)[i * n + j] = f(x)[i * n + j] + f(s)[j] * std::tanh(dot(f(x) + i * n, f(m) + j * n, f(b)[j], n));
+      w(out)[i * n + j] = std::cos(f(x)[i * n + j]) + f(s)[j] * std::tanh(dot(f(x) + i * n, f(m) + j * n, f(b)[j], n));
 }
 """
 mod = load_inline(name="layer_scale", cpp_sources=SOURCE, functions="add")

@@ -21,7 +21,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(BATCH, STEPS, SIZE)]
+    return [torch.rand(BATCH, STEPS, SIZE) - 0.5]
 
 
 def get_init_inputs():

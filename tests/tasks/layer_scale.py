@@ -12,7 +12,7 @@ class Model(nn.Module):
         self.scale = nn.Parameter(1e-6 * torch.ones(size))
 
     def forward(self, x):
-        return x + self.scale * torch.tanh(self.linear(x))
+        return torch.cos(x) + self.scale * torch.tanh(self.linear(x))
 
 
 def get_inputs():
