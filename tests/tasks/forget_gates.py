@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 BATCH = 3
-STEPS = 60
+STEPS = 90
 SIZE = 24
 
 

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -17,6 +18,7 @@ from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping
+from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.demand import Demand, find_demand
 from kernelrl.executor.judging.expectations import check_dependence, expect, expect_changes, knows_choices
@@ -34,10 +36,6 @@ from kernelrl.task import Task
 _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 
-NARROW = 1e-3
-"""Bounds of this relative width leave nothing out, whatever the parameters are."""
-WIDER = 10.0
-"""Bounds of other parameters may be so many times as wide as those of the task's own."""
 BEHIND = mmap.PAGESIZE
 """Memory behind the inputs: what reads there is left to the second look, and not to what happens to lie there."""
 
@@ -73,6 +71,7 @@ class Reference:
         self.process = start("library")
         self._own = ReferenceProcess(task, self.process, cores, settings)
         self._images = Images(self._own, self.seeds)
+        self._attempts = Attempts(self.process, self._make_case, self._run)
         try:
             self._load()
         except BaseException:
@@ -104,8 +103,8 @@ class Reference:
         if settings.oracle == "native":
             images.loose = [False] * len(images.varying)
         else:
-            images.loose = find_loose(images, self._bears)
-            images.twins = find_twins(images, self._bears, image, layout)
+            images.loose = find_loose(images, self._attempts.bears)
+            images.twins = find_twins(images, self._attempts.bears, image, layout)
         self.parameters_vary = self._try_parameters()
         if settings.oracle != "native":
             self._vary_numbers()
@@ -131,7 +130,7 @@ class Reference:
         if form == shown.layout["form"]:
             return
         self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
-        if not self._bears(Draw(0, shape=len(self.shapes) - 1)):
+        if not self._attempts.bears(Draw(0, shape=len(self.shapes) - 1)):
             self.shapes.pop()
 
     def _try_parameters(self) -> bool:
@@ -147,53 +146,17 @@ class Reference:
             self.has_parameters = self.parameters.registers
             return False
         self.has_parameters = self.parameters.any
-        draw = Draw(0, parameters=CHECKED)
-        return self.has_parameters and find_variation(
-            self.parameters, lambda: self._bears(draw), lambda: self._runs(draw)
-        )
+        attempts, draw = self._attempts, Draw(0, parameters=CHECKED)
 
-    def _bears(self, draw: Draw) -> bool:
-        """Whether the reference on a draw is as reliable as on the task's own inputs and parameters."""
-        try:
-            case, reliable = self._make_case(draw)
-        except TaskError:
-            if not self.process.alive:
-                raise
-            return False
-        if case is None:
-            return False
-        assert case.expected is not None
-        finite = all(item.nan is None for item in case.expected)
-        if not reliable and not (finite and not self._make_case(Draw(0))[1]):
-            return False
-        if draw.parameters and not self._tells(case):
-            return False
-        if draw.parameters:
+        def bears() -> bool:
+            case = attempts.borne_case(draw)
+            if case is None or not attempts.is_telling(case):
+                return False
             self._cases[draw] = case
-        return True
-
-    def _tells(self, case: Case) -> bool:
-        """Whether the bounds of a case are about as narrow as those with the task's own parameters."""
-        assert case.expected is not None
-        width = max(expected.width for expected in case.expected)
-        if width < NARROW:
             return True
-        own = self.case(Draw(0))
-        assert own is not None and own.expected is not None
-        return width <= WIDER * max(expected.width for expected in own.expected)
 
-    def _runs(self, draw: Draw) -> bool:
-        """Whether the reference runs on a draw, as finite as on the task's own inputs, and always alike."""
-        try:
-            first, second = self._run(draw), self._run(draw)
-        except TaskError:
-            if not self.process.alive:
-                raise
-            return False
-        if first is None or second is None:
-            return False
-        alike = all(torch.equal(*each) or bool(each[0].isnan().any()) for each in zip(first[1], second[1], strict=True))
-        return alike and find_not_finite(first[1]) <= self.habits.not_finite
+        runs = partial(attempts.runs, draw, self.habits.not_finite)
+        return self.has_parameters and find_variation(self.parameters, bears, runs)
 
     def _check_outputs(self, native: list[dict[str, Any]]) -> None:
         if not native:
@@ -304,18 +267,8 @@ class Reference:
         """
         if draw not in self._cases:
             hidden = draw.distribution != "task"
-            self._cases[draw] = self._attempt(draw) if hidden else self._make_case(draw)[0]
+            self._cases[draw] = self._attempts.reliable_case(draw) if hidden else self._make_case(draw)[0]
         return self._cases[draw]
-
-    def _attempt(self, draw: Draw) -> Case | None:
-        """A case on which the reference may fail or be unreliable; None: it does, or is."""
-        try:
-            case, reliable = self._make_case(draw)
-        except TaskError:
-            if not self.process.alive:
-                raise
-            return None
-        return case if reliable else None
 
     def _make_case(self, draw: Draw) -> tuple[Case | None, bool]:
         """A case, and whether the reference in its own precision is well within its bounds.

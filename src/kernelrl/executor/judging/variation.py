@@ -92,7 +92,7 @@ def vary(
                 new = _vary_constant(wide, coins, enlarged and tensor["kind"] == "parameter")
             else:
                 new = wide + (coins - 0.5).mul_(0.2 * _size(wide))
-            if enlarged and _is_vector_about_zero(tensor, wide):
+            if enlarged and _may_be_bias(tensor, wide):
                 new = _with_far_ones(new, generator)
             given[number] = new.to(values.dtype)
     return given
@@ -102,9 +102,9 @@ def _vary_constant(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) ->
     first = float(values.flatten()[0])
     if not first:
         if values.numel() == 1:
-            return SMALL * (0.5 + coins)
+            return (0.5 + coins).mul_(SMALL)
         fan_in = values[0].numel() if values.dim() > 1 else 1
-        return (2 * coins - 1) * min(SMALL, fan_in**-0.5)
+        return (2 * coins - 1).mul_(min(SMALL, fan_in**-0.5))
     if enlarged and abs(first) < TINY:
         return coins.mul(math.log(10.0)).exp_().mul_(math.copysign(TINY, first))
     return values * (0.5 + coins)
@@ -125,9 +125,10 @@ def _vary_drawn(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) -> to
     return new * max(1.0, least / size)
 
 
-def _is_vector_about_zero(tensor: dict[str, Any], values: torch.Tensor) -> bool:
-    """Whether it may be a bias."""
-    return tensor["kind"] == "parameter" and values.dim() == 1 and len(values) >= FEWEST and float(values.min()) <= 0
+def _may_be_bias(tensor: dict[str, Any], values: torch.Tensor) -> bool:
+    """Whether it is a vector of numbers of either sign that the program does not compute."""
+    known = tensor["kind"] == "buffer" or tensor["origin"] == "computed"
+    return not known and values.dim() == 1 and len(values) >= FEWEST and float(values.min()) <= 0
 
 
 def _with_far_ones(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
