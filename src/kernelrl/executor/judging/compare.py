@@ -140,6 +140,14 @@ class Expected:
             inside |= self.nan.numpy() & np.isnan(values)
         return bool(inside.all())
 
+    @property
+    def width(self) -> float:
+        """Half of the median interval, in units of the output's root mean square; of integers, the share not fixed."""
+        if not self.low.is_floating_point():
+            return float((self.low != self.high).double().mean())
+        reach = (self.high - self.low)[self.low.isfinite() & self.high.isfinite()]
+        return float(reach.median()) / 2 / (_root_mean_square(self.some()) or 1.0) if reach.numel() else 0.0
+
     def some(self) -> torch.Tensor:
         """An output that is right."""
         if not self.low.is_floating_point():

@@ -1,4 +1,7 @@
-"""Which other inputs than the task's own its reference bears: other constants, equal inputs apart, other numbers."""
+"""Which other inputs and parameters than the task's own its reference bears.
+
+Other constants, equal inputs apart, other numbers, other values of what its constructor registers.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,10 @@ import torch
 
 from kernelrl.executor.judging.arena import Draw, span_of
 from kernelrl.executor.judging.images import Images
+from kernelrl.executor.judging.reference_parameters import ReferenceParameters
+
+MAX_TRIES = 12
+"""Sets of parameters that are tried to find those that must stay."""
 
 
 def find_loose(images: Images, bears: Callable[[Draw], bool]) -> list[bool]:
@@ -60,3 +67,53 @@ def with_other_numbers(form: Any, chooser: random.Random) -> Any:
         number = float.fromhex(value)
         return {kind: (number * chooser.uniform(0.5, 1.5)).hex() if math.isfinite(number) else value}
     return {kind: with_other_numbers(value, chooser) if kind in ("list", "tuple", "dict") else value}
+
+
+def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], runs: Callable[[], bool]) -> bool:
+    """Choose which parameters get other values.
+
+    All of them and larger ones, if the reference bears that, which one run shows. Where it does not, those with which
+    it runs; then without larger values; then constants alone; and then what is drawn anew.
+
+    Args:
+        parameters: of the reference.
+        bears: whether the reference is reliable with those that are chosen.
+        runs: whether it runs with them, which is found out sooner.
+
+    Returns:
+        Whether it is reliable with any.
+    """
+    if bears():
+        return True
+    strata = parameters.strata()
+    everything = frozenset(each for group in strata for each in group)
+    parameters.choose(everything, enlarged=True)
+    kept = everything if runs() else _find_bearable(parameters, runs, strata)
+    constant = kept - parameters.drawn
+    tried = [(everything, True)]
+    for choice in ((kept, True), (kept, False), (constant, False), (frozenset[int](), False)):
+        if choice not in tried and (choice[0] or parameters.draws):
+            tried.append(choice)
+            parameters.choose(*choice)
+            if bears():
+                return True
+    return False
+
+
+def _find_bearable(
+    parameters: ReferenceParameters, runs: Callable[[], bool], strata: list[list[int]]
+) -> frozenset[int]:
+    """Those with which the reference runs: groups that it does not bear are halved."""
+    kept: frozenset[int] = frozenset()
+    groups = list(strata)
+    for _ in range(MAX_TRIES):
+        if not groups:
+            break
+        group = groups.pop(0)
+        parameters.choose(kept | frozenset(group), enlarged=True)
+        if runs():
+            kept |= frozenset(group)
+        elif len(group) > 1:
+            middle = len(group) // 2
+            groups[:0] = [group[:middle], group[middle:]]
+    return kept

@@ -40,13 +40,14 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
     distributions: list[Distribution] = []
     slowest_s = 0.0
     found.draws = own.reference.seeds.name_of_draws
+    hidden.find()
     with own.cores.holding(own.reference.lock), own.cores.making_reference():
-        cases = own.reference.checked_cases()
+        cases = own.reference.checked_cases(hidden.packed)
         reference_peak = own.reference.peak_memory() if measures_memory else None
         timed = own.settings.timing and not match.interpreted
         if not any(case.changed for case in cases):  # what it makes of its inputs may not be reliable there
             distributions = [each.draw.distribution for each in cases if each.draw.distribution != "task"]
-        hidden.last = own.reference.timed_parameters if timed else cases[-1].draw.parameters
+        hidden.last = own.reference.timed_parameters(hidden.packed) if timed else cases[-1].draw.parameters
     compare_values = nothing
     remaining, asked_again = deque(cases), 0
     while remaining:
