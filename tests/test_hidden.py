@@ -285,6 +285,21 @@ def test_a_task_whose_outputs_tell_nothing_of_its_inputs_is_at_fault(executor: E
     assert judge(executor, constant.replace("class Model(", "class ModelNew("), constant, "python").correct
 
 
+def test_a_task_in_which_rounding_decides_how_many_outputs_there_are_is_at_fault(executor: Executor) -> None:
+    task = program("pass", "y = x + 1e8\n        return y[y > 1e8]")
+    verdict = judge(executor, task.replace("class Model(", "class ModelNew("), task, "python")
+    assert (verdict.status, verdict.fault) == ("infrastructure", "task") and "decides the shape" in verdict.feedback
+
+
+@pytest.mark.parametrize("some", ["x[x > 0]", "(x > 0).nonzero()", "x.unique()", "torch.masked_select(x, x > 0)"])
+def test_how_many_outputs_there_are_may_depend_on_the_inputs(executor: Executor, some: str) -> None:
+    assert judge(
+        executor, program("pass", f"return {some}", "ModelNew"), program("pass", f"return {some}"), "python"
+    ).correct
+    fewer = program("pass", f"return {some}[:-1]", "ModelNew")
+    assert judge(executor, fewer, program("pass", f"return {some}"), "python").status == "incorrect"
+
+
 def test_complex_inputs_are_refused_with_what_to_write(executor: Executor) -> None:
     task = program("pass", "return x").replace("randn(16, 8)", "randn(16, 8, dtype=torch.complex64)")
     verdict = judge(executor, task.replace("class Model(", "class ModelNew("), task, "python")
