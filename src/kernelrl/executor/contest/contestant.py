@@ -302,7 +302,10 @@ class Contestant:
         form = wire.flatten(exact.outputs, tensors)
         choices = exact.choices.items()
         keys = [[choice.values, choice.move, choice.indices] for _, choice in choices]
-        told = [{"output": number, "dim": choice.dim, "first": choice.first} for number, choice in choices]
+        told = [
+            {"output": number, "dim": choice.dim, "first": choice.first, "running": choice.running}
+            for number, choice in choices
+        ]
         counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves)}
         return self._report((exact.outputs, exact.moves, keys)) | {"form": form, "choices": told} | counts
 

@@ -82,7 +82,9 @@ def _exact(own: ReferenceProcess, image: torch.Tensor) -> _Exact:
     indexed = {}
     for told in reply["choices"]:
         values, moved, indices = islice(tensors, 3)
-        indexed[told["output"]] = compare.Indexed.of(values, moved, indices, told["dim"], told["first"])
+        indexed[told["output"]] = compare.Indexed.of(
+            values, moved, indices, told["dim"], told["first"], told["running"]
+        )
     return _Exact(outputs, moves, indexed)
 
 

@@ -12,7 +12,9 @@ from kernelrl.executor.contest import distributions
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.legality.operators import only_moves
 
-_UNSTABLE = frozenset(f"aten::{name}" for name in "sort argsort topk kthvalue median mode unique _unique2".split())
+_UNSTABLE = frozenset(
+    f"aten::{name}" for name in "sort argsort topk kthvalue median mode cummax cummin unique _unique2".split()
+)
 """Operators whose integer outputs are not determined where values are equal."""
 _MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isinf nansum nanmedian".split())
 """Operators of tasks that say what becomes of NaN and infinity."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -34,6 +34,7 @@ from kernelrl.task import Task
 _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 
+Made = TypeVar("Made")
 BEHIND = mmap.PAGESIZE
 """Memory behind the inputs: what reads there is left to the second look, and not to what happens to lie there."""
 
@@ -98,9 +99,9 @@ class Reference:
         layout, image = first[0]
         images.find_varying(image, layout)
         if settings.oracle == "native":
-            images.loose = [False] * len(images.varying)
+            images.loose = [None] * len(images.varying)
         else:
-            images.loose = find_loose(images, self._bears)
+            images.loose = find_loose(images, self._bears, image, layout)
             images.twins = find_twins(images, self._bears, image, layout)
         self.parameters_vary = self._try_parameters()
         if settings.oracle != "native":
@@ -185,11 +186,12 @@ class Reference:
         if self.seeds.renew():
             self._cases.clear()
             self._settled.clear()
+            self._images.firm.clear()
             self.parameters.forget()
 
     def timed_case(self, index: int) -> Case:
         """Inputs for a timed call, with parameters that no checked run has seen. The caller holds `lock`."""
-        case = self._provisional(Draw(index, parameters=self.timed_parameters))
+        case = self._firmly(self._provisional, Draw(index, parameters=self.timed_parameters))
         assert case is not None  # the task's own distribution always applies
         return case
 
@@ -199,7 +201,9 @@ class Reference:
         None: the reference does not run on them.
         """
         try:
-            return self._provisional(Draw(_TIMED_FROM + index, distribution, parameters=self.timed_parameters))
+            return self._firmly(
+                self._provisional, Draw(_TIMED_FROM + index, distribution, parameters=self.timed_parameters)
+            )
         except TaskError:
             if not self.process.alive:
                 raise
@@ -260,13 +264,26 @@ class Reference:
         """
         if draw not in self._cases:
             hidden = draw.distribution != "task"
-            self._cases[draw] = self._attempt(draw) if hidden else self._make_case(draw)[0]
+            self._cases[draw] = self._attempt(draw) if hidden else self._firmly(self._make_case, draw)[0]
         return self._cases[draw]
+
+    def _firmly(self, make: Callable[[Draw], Made], draw: Draw) -> Made:
+        """What is made of a draw, with the task's own constants where the reference fails with others.
+
+        That it bears these has been seen of one draw, and not of all.
+        """
+        try:
+            return make(draw)
+        except TaskError:
+            if not self.process.alive or draw in self._images.firm or not any(self._images.loose):
+                raise
+            self._images.firm.add(draw)
+            return make(draw)
 
     def _attempt(self, draw: Draw) -> Case | None:
         """A case on which the reference may fail or be unreliable; None: it does, or is."""
         try:
-            case, reliable = self._make_case(draw)
+            case, reliable = self._firmly(self._make_case, draw)
         except TaskError:
             if not self.process.alive:
                 raise
