@@ -118,7 +118,7 @@ class Reference:
         form = wire.normalised(native["done"])
         self.shapes.append(Shape(sizes, layout, form, outputs, fresh, overlapping(outputs)))
         if is_first:
-            habits = learn_habits(own, native)
+            habits = learn_habits(own, native, layout, image)
             self.habits = replace(habits, sorts=habits.unstable and knows_choices(own, image, outputs))
 
     def _vary_numbers(self) -> None:
