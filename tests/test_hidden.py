@@ -21,7 +21,7 @@ from kernelrl.executor import Executor
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.construction import Construction
-from kernelrl.executor.contest.distributions import NOT_FINITE
+from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, variations
 from kernelrl.executor.contest.drawing import Drawing
 from kernelrl.executor.contest.exact import compute, typical_at_least
 from kernelrl.executor.contest.rounding import Rounding
@@ -404,6 +404,23 @@ def test_equal_integers_become_others_within_their_size(constant: torch.Tensor) 
     assert int(varied.long().abs().max()) <= max(1, int(constant.long().abs().max()))
 
 
+def test_a_constant_of_which_the_reference_wants_a_structure_keeps_that() -> None:
+    generator = torch.Generator().manual_seed(0)
+    offsets, levels, rotation = torch.arange(0, 65, 8), torch.tensor([0.25, 0.5, 0.75]), torch.eye(6)
+    assert variations(offsets) == ["others", "part", "reorder"]
+    parts = VARIATIONS["part"](offsets, generator)
+    assert (int(parts[0]), int(parts[-1])) == (0, 64) and bool((parts.diff() > 0).all())
+    assert not torch.equal(parts, offsets) and "part" not in variations(torch.arange(9)), "there is no other"
+    assert variations(levels) == variations(rotation) == ["others", "within", "reorder"]
+    share = VARIATIONS["within"](levels, generator)
+    assert bool(((share >= 0) & (share <= 1)).all()) and bool((share.diff() > 0).all())
+    turned = VARIATIONS["reorder"](rotation, generator)
+    assert torch.equal(turned @ turned.T, rotation) and not torch.equal(turned, rotation)
+    assert bool((distributions.vary(torch.linspace(-3.0, 3.0, 9), generator).diff() > 0).all()), (
+        "a search among them relies on it"
+    )
+
+
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 100, -7])
 def test_an_integer_that_is_alone_becomes_another_in_one_of_two_draws(number: int) -> None:
     alone = torch.tensor(number)
@@ -419,6 +436,21 @@ def test_a_task_whose_outputs_tell_nothing_of_its_inputs_is_at_fault(executor: E
     assert (verdict.status, verdict.fault) == ("infrastructure", "task") and "nothing can be told" in verdict.feedback
     constant = program("pass", "return torch.ones(3)")
     assert judge(executor, constant.replace("class Model(", "class ModelNew("), constant, "python").correct
+
+
+def test_a_task_in_which_rounding_decides_how_many_outputs_there_are_is_at_fault(executor: Executor) -> None:
+    task = program("pass", "y = x + 1e8\n        return y[y > 1e8]")
+    verdict = judge(executor, task.replace("class Model(", "class ModelNew("), task, "python")
+    assert (verdict.status, verdict.fault) == ("infrastructure", "task") and "decides the shape" in verdict.feedback
+
+
+@pytest.mark.parametrize("some", ["x[x > 0]", "(x > 0).nonzero()", "x.unique()", "torch.masked_select(x, x > 0)"])
+def test_how_many_outputs_there_are_may_depend_on_the_inputs(executor: Executor, some: str) -> None:
+    assert judge(
+        executor, program("pass", f"return {some}", "ModelNew"), program("pass", f"return {some}"), "python"
+    ).correct
+    fewer = program("pass", f"return {some}[:-1]", "ModelNew")
+    assert judge(executor, fewer, program("pass", f"return {some}"), "python").status == "incorrect"
 
 
 def test_complex_inputs_are_refused_with_what_to_write(executor: Executor) -> None:
@@ -588,6 +620,17 @@ def test_values_that_rounding_may_swap_come_in_any_order_and_of_others_the_first
     assert chosen_from(values, moved=1e-4, first=False).accepts(swapped)
     assert not chosen_from(values, moved=1e-6, first=False).accepts(swapped)
     assert not chosen_from(values.round(), moved=0.0, first=True).accepts(swapped)
+
+
+def test_a_running_maximum_names_any_of_equal_values_up_to_its_place() -> None:
+    x = torch.tensor([[1.0, 3.0, 2.0, 3.0, 3.0]])
+    exact = compute(Calls(lambda x: torch.cummax(x, dim=1).indices), (x,), torch.float32)
+    choice = exact.choices[0]
+    indexed = Indexed.of(choice.values, choice.move, choice.indices, choice.dim, choice.first, choice.running)
+    for right in ([[0, 1, 1, 3, 4]], [[0, 1, 1, 1, 1]], [[0, 1, 1, 3, 1]]):
+        assert indexed.accepts(torch.tensor(right))
+    for wrong in ([[0, 1, 3, 3, 4]], [[0, 1, 2, 3, 4]], [[0, 0, 1, 3, 4]]):
+        assert not indexed.accepts(torch.tensor(wrong))
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,6 @@ class Attempts:
         self._make = make
         self._run = run
 
-    def reliable_case(self, draw: Draw) -> Case | None:
-        """A case; None: the reference fails on it, or is not reliable."""
-        case, reliable = self._attempt(draw)
-        return case if reliable else None
-
     def bears(self, draw: Draw) -> bool:
         """Whether the reference on a draw is as reliable as on the task's own inputs and parameters."""
         return self.borne_case(draw) is not None

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from kernelrl.executor.judging.arena import Draw, span_of
+from kernelrl.executor.contest.distributions import Variation, variations
+from kernelrl.executor.judging.arena import Draw, span_of, view
 from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.reference_parameters import ReferenceParameters
 
@@ -20,18 +21,27 @@ MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
 
 
-def find_loose(images: Images, bears: Callable[[Draw], bool]) -> list[bool]:
-    """Which of the inputs that the task makes constant may have other values: those with which it is reliable."""
-    constant = [not varies for varies in images.varying]
-    choices = [constant]
-    if sum(constant) > 1:
-        choices += [[index == only for index in range(len(constant))] for only, one in enumerate(constant) if one]
-    accepted = [False] * len(constant)
-    for choice in choices:
-        images.loose = choice
-        if any(choice) and bears(Draw(1)):
-            accepted = [old or new for old, new in zip(accepted, choice, strict=True)]
-            if choice is constant:
+def find_loose(
+    images: Images, bears: Callable[[Draw], bool], image: torch.Tensor, layout: dict[str, Any]
+) -> list[Variation | None]:
+    """How each of the inputs that the task makes constant varies: in the furthest way with which it is reliable.
+
+    Tried are all together in the furthest way, and then each alone.
+    """
+    ways = [
+        [] if varies or not place["bytes"] else variations(view(image, place))
+        for varies, place in zip(images.varying, layout["tensors"], strict=True)
+    ]
+    images.loose = [each[0] if each else None for each in ways]
+    num_constant = sum(map(bool, ways))
+    if not num_constant or bears(Draw(1)):
+        return images.loose
+    accepted: list[Variation | None] = [None] * len(ways)
+    for number, each in enumerate(ways):
+        for way in each[num_constant == 1 :]:
+            images.loose = [way if other == number else None for other in range(len(ways))]
+            if bears(Draw(1)):
+                accepted[number] = way
                 break
     return accepted
 

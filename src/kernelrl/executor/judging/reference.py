@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -28,6 +28,7 @@ from kernelrl.executor.judging.latitude import find_loose, find_twins, find_vari
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
+from kernelrl.executor.judging.updates import Updates, find_updates
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.peak_memory import PeakMemory
 from kernelrl.executor.processes.process import Process
@@ -36,6 +37,7 @@ from kernelrl.task import Task
 _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 
+Made = TypeVar("Made")
 BEHIND = mmap.PAGESIZE
 """Memory behind the inputs: what reads there is left to the second look, and not to what happens to lie there."""
 
@@ -67,6 +69,7 @@ class Reference:
         self._start = start
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
+        self._updates: Updates | None = None
         self.has_parameters = self.parameters_vary = False
         self.process = start("library")
         self._own = ReferenceProcess(task, self.process, cores, settings)
@@ -101,9 +104,9 @@ class Reference:
         layout, image = first[0]
         images.find_varying(image, layout)
         if settings.oracle == "native":
-            images.loose = [False] * len(images.varying)
+            images.loose = [None] * len(images.varying)
         else:
-            images.loose = find_loose(images, self._attempts.bears)
+            images.loose = find_loose(images, self._attempts.bears, image, layout)
             images.twins = find_twins(images, self._attempts.bears, image, layout)
         self.parameters_vary = self._try_parameters()
         if settings.oracle != "native":
@@ -120,7 +123,7 @@ class Reference:
         form = wire.normalised(native["done"])
         self.shapes.append(Shape(sizes, layout, form, outputs, fresh, overlapping(outputs)))
         if is_first:
-            habits = learn_habits(own, native)
+            habits = learn_habits(own, native, layout, image)
             self.habits = replace(habits, sorts=habits.unstable and knows_choices(own, image, outputs))
 
     def _vary_numbers(self) -> None:
@@ -192,11 +195,13 @@ class Reference:
         if self.seeds.renew():
             self._cases.clear()
             self._settled.clear()
+            self._images.firm.clear()
+            self._updates = None
             self.parameters.forget()
 
     def timed_case(self, index: int, packed: frozenset[int]) -> Case:
         """Inputs for a timed call, with parameters that no checked run has seen. The caller holds `lock`."""
-        case = self._provisional(Draw(index, parameters=self.timed_parameters(packed)))
+        case = self._firmly(self._provisional, Draw(index, parameters=self.timed_parameters(packed)))
         assert case is not None  # the task's own distribution always applies
         return case
 
@@ -207,7 +212,7 @@ class Reference:
         """
         try:
             draw = Draw(_TIMED_FROM + index, distribution, parameters=self.timed_parameters(packed))
-            return self._provisional(draw)
+            return self._firmly(self._provisional, draw)
         except TaskError:
             if not self.process.alive:
                 raise
@@ -267,8 +272,31 @@ class Reference:
         """
         if draw not in self._cases:
             hidden = draw.distribution != "task"
-            self._cases[draw] = self._attempts.reliable_case(draw) if hidden else self._make_case(draw)[0]
+            self._cases[draw] = self._reliable_case(draw) if hidden else self._firmly(self._make_case, draw)[0]
         return self._cases[draw]
+
+    def _firmly(self, make: Callable[[Draw], Made], draw: Draw) -> Made:
+        """What is made of a draw, with the task's own constants where the reference fails with others.
+
+        That it bears these has been seen of one draw, and not of all.
+        """
+        try:
+            return make(draw)
+        except TaskError:
+            if not self.process.alive or draw in self._images.firm or not any(self._images.loose):
+                raise
+            self._images.firm.add(draw)
+            return make(draw)
+
+    def _reliable_case(self, draw: Draw) -> Case | None:
+        """A case on which the reference may fail or be unreliable; None: it does, or is."""
+        try:
+            case, reliable = self._firmly(self._make_case, draw)
+        except TaskError:
+            if not self.process.alive:
+                raise
+            return None
+        return case if reliable else None
 
     def _make_case(self, draw: Draw) -> tuple[Case | None, bool]:
         """A case, and whether the reference in its own precision is well within its bounds.
@@ -311,19 +339,33 @@ class Reference:
     def peak_memory(self) -> int:
         """Peak memory of a process that loads the reference and calls it once (in bytes). The caller holds `lock`."""
         if self._peak is None:
-            number = self._number(CHECKED)
-            case = self.case(Draw(0, parameters=number))
-            assert case is not None
             with self._start("library") as process:
-                other = ReferenceProcess(self.task, process, self._cores, self.settings)
                 memory = PeakMemory(process.pid, self.arena_bytes)
-                other.attach(self.arena_bytes)
-                other.ask(other.load_question | self.init)
-                if number:
-                    self.parameters.construct(other.ask, number)
-                other.call(case.shape.layout, case.image, recorded=True)
+                _, call = self._prepare_call(process)
+                call()
                 self._peak = memory.num_bytes()
         return self._peak
+
+    def updates(self) -> Updates:
+        """What the first call changes of the model, on the first inputs that are checked. The caller holds `lock`."""
+        if self._updates is None:
+            self._updates = {}
+            if "parameters" in self.habits.changes_state and self.settings.device == "cpu":
+                with self._start("library") as process:
+                    self._updates = find_updates(*self._prepare_call(process))
+        return self._updates
+
+    def _prepare_call(self, process: Process) -> tuple[ReferenceProcess, Callable[[], object]]:
+        """Construct the model in another process; and its first call."""
+        number = self._number(CHECKED)
+        case = self.case(Draw(0, parameters=number))
+        assert case is not None
+        other = ReferenceProcess(self.task, process, self._cores, self.settings)
+        other.attach(self.arena_bytes)
+        other.ask(other.load_question | self.init)
+        if number:
+            self.parameters.construct(other.ask, number)
+        return other, partial(other.call, case.shape.layout, case.image, recorded=True)
 
     def compiled(self) -> Baseline | str:
         """The reference under `torch.compile`, or why there is none. The caller holds `lock`."""
