@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from kernelrl import __version__
-from kernelrl.records import Ledger, Record, compact, digest, write_atomically, write_json
+from kernelrl.records import BATCH, Ledger, Record, compact, digest, write_atomically, write_json
 from kernelrl.verdict import TrialError, Verdict
 
 
@@ -147,6 +147,7 @@ def test_set_aside_keeps_what_a_resumed_run_will_repeat_beside_the_ledger(tmp_pa
     ledger.append([make(f"grpo/{step}/0", step=step) for step in range(4)])
     with open(ledger.path, "ab") as file:
         file.write(b"torn")
+    assert ledger.set_aside(lambda record: record.step >= 9) == 0 and not (tmp_path / "superseded").exists()
     assert ledger.set_aside(lambda record: record.step >= 2) == 2
     assert ids(ledger) == ["grpo/0/0", "grpo/1/0"] and ledger.skipped == 1
     assert ids(Ledger(tmp_path / "superseded")) == ["grpo/2/0", "grpo/3/0"]
@@ -189,6 +190,23 @@ def test_a_compacted_ledger_holds_every_record_once_and_keeps_its_corrupt_lines(
     assert ids(ledger) == ["a", "b"] and ledger.skipped == 0
     assert compact(tmp_path) == 0 and not ledger.path.exists()
     assert ids(ledger) == ["a", "b"]
+
+
+def test_a_shard_of_several_batches_is_compacted_whole(tmp_path):
+    lines = (tmp_path / f"rank{rank}.jsonl" for rank in range(2))
+    for path in lines:
+        line = make("ID").model_dump_json()
+        path.write_text("".join(line.replace('"ID"', f'"{number}"') + "\n" for number in range(BATCH + 1)) + "{}\n")
+    assert compact(tmp_path) == 2, "corrupt lines of both shards"
+    assert ids(Ledger(tmp_path)) == [str(number) for number in range(BATCH + 1)] * 2
+
+
+def test_every_shard_of_a_compacted_ledger_is_read_and_one_that_is_written_after_it(tmp_path):
+    for rank in range(2):
+        Ledger(tmp_path, f"rank{rank}").append([make(f"{rank}/{index}") for index in range(2)])
+    assert compact(tmp_path) == 0
+    Ledger(tmp_path, "rank2").append([make("2/0")])
+    assert ids(Ledger(tmp_path)) == ["0/0", "0/1", "1/0", "1/1", "2/0"]
 
 
 def test_digest_is_sha256(tmp_path):

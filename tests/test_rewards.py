@@ -140,6 +140,12 @@ def test_gates_multiply_and_weights_add():
     assert reward(COMPLETION, CRASHED).total == pytest.approx(0.25)
 
 
+def test_a_gate_that_is_a_term_too_has_the_terms_parameters():
+    rule = {"penalties": {"library_call": 0.25}, "weight": 0.0}
+    for terms in ({"rule": rule, "compiles": {"gates": ["rule"]}}, {"compiles": {"gates": ["rule"]}, "rule": rule}):
+        assert make_reward({"terms": terms})(COMPLETION, CHEAT).parts["rule"] == 0.75
+
+
 def test_rewards_pickle():
     """Trainers that score in a spawned process send the reward there."""
     assert pickle.loads(pickle.dumps(shipped("kernelrl")))(COMPLETION, FAST) == shipped("kernelrl")(COMPLETION, FAST)
@@ -157,6 +163,7 @@ def test_rewards_pickle():
         ({"speedup": {"base": 1.5}}, "reward.terms.speedup.base=1.5"),
         ({"correct": {"weight": -1}}, "reward.terms.correct.weight=-1"),
         ({"correct": {"weight": float("nan")}}, "reward.terms.correct.weight=nan"),
+        ({"correct": {"weight": float("inf")}}, "reward.terms.correct.weight=inf"),
         ({"correct": {"weight": "much"}}, "reward.terms.correct.weight='much'"),
         ({"correct": {"weight": {"start": 1, "end": -1}}}, "reward.terms.correct.weight.end=-1"),
         ({"speedup": {"clip": [2, 1]}}, "reward.terms.speedup.clip=[2, 1]: Value error, give [low, high]"),
@@ -300,6 +307,9 @@ def test_a_weight_may_move_with_the_training():
     reward = make_reward({"name": "s", "terms": terms})
     totals = [reward(COMPLETION, SLOW, Context(progress=progress)).total for progress in (0.0, 0.25, 0.5, 1.0)]
     assert totals == pytest.approx([2.0, 1.5, 1.0, 1.0])
+    assert [score.total for score in reward.of_groups([(COMPLETION, SLOW)], "t", 0.25)] == pytest.approx([1.5])
+    planned = make_reward({"terms": {"correct": {}}, "plan": {"weight": 1.0, "terms": {"compiles": terms["compiles"]}}})
+    assert planned(COMPLETION, SLOW, Context(progress=0.25)).plan == pytest.approx(0.5)
 
 
 def test_a_value_is_clipped_before_it_is_weighted():
@@ -379,12 +389,17 @@ def test_the_plan_comes_on_top_of_the_floor():
     )
     scores = [reward(COMPLETION, each) for each in (FAST, WRONG)]
     assert [(score.total, score.plan) for score in scores] == [(3.0, 2.0), (0.0, 1.0)]
+    plan = {"weight": 1.0, "terms": {"compiles": {"gates": ["correct"]}}}
+    gated = make_reward({"terms": {"rule": {}}, "plan": plan})
+    assert [gated(COMPLETION, each).plan for each in (FAST, WRONG)] == [1.0, 0.0]
 
 
 def test_a_kernel_that_did_not_run_is_scored_by_what_is_known_without_running():
     compiled = verdict("not_run", "compiled")
     assert make_reward({"terms": {"compiles": {}}})(COMPLETION, compiled).total == 1
     assert make_reward({"terms": {"compiles": {"gates": ["runs"]}}})(COMPLETION, compiled).total is None
+    for name in "runs correct speedup tiers standardised_speedup coverage brevity memory".split():
+        assert make_reward({"terms": {name: {}}})(COMPLETION, compiled).total is None, name
 
 
 def test_a_reward_that_is_no_finite_number_is_an_error():
