@@ -6,9 +6,9 @@
 The judge is a stand-in that sleeps, about as long as it is told and seldom five times as long; everything around it is
 curation's own: teachers, prompts, ledger, the table of proposals. `busy` is the share of the workers' time that they
 judged. `stream` draws tasks with the synthesiser into `tasks.parquet` and has one kernel for each judged in no time
-into `proposals.parquet`, in a process of its own for each number: tasks per second of both steps, and the most memory
-that the process had after each. Not covered: the filters, decontamination and the selection, which keep what they
-compare in memory.
+into `proposals.parquet`, then makes the data set of them, in a process of its own for each number: tasks per second of
+each step, and the most memory that the process had after it. Not covered: sources, whose tasks are all in memory until
+the filters and decontamination have chosen among them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from kernelrl.configs import compose_config, read_node
+from kernelrl.data.build import DROPPED, build
 from kernelrl.data.curate import proposal_row
 from kernelrl.data.graph.generate import tasks
 from kernelrl.data.graph.graph import Dials
+from kernelrl.data.selection import make_selector
 from kernelrl.data.stored import StoredTasks
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, PROPOSALS, TASKS, write_table
 from kernelrl.data.teachers import Proposal, Teacher
+from kernelrl.data.tokens import count_words
 from kernelrl.data.verification import Verifier
 from kernelrl.executor import Request
 from kernelrl.records import Ledger
+from kernelrl.stage_folder import open_stage
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
@@ -78,7 +82,7 @@ class Echo(Teacher):
     name, dialects = "echo", frozenset({"cpp"})
 
     def propose(self, task: Task, dialect: str) -> list[Proposal]:
-        return [Proposal("because", f"# {task.id}\n")]
+        return [Proposal(f"because of {task.id} " * 100, f"# {task.id}\n{task.source}")]
 
 
 def main() -> None:
@@ -119,13 +123,24 @@ def _stream(number: int) -> dict[str, float]:
         verified = verifier.verify(StoredTasks(folder / TASKS, "train"), [(Echo(), "cpp")], None, "verifying")
         rows = ({"split": "train", **proposal_row(proposed, verdict)} for proposed, verdict in verified)
         write_table(folder / PROPOSALS, rows, PROPOSAL_COLUMNS)
+        (folder / DROPPED).touch()
+        verified_at, after_verification = time.perf_counter(), _memory_mb()
+        cfg = compose_config("curate", ["selection=all", "curate.num_triples=null", "curate.num_heldout_triples=null"])
+        settings: dict[str, object] = {}
+        with open_stage("curate", folder, settings) as stage:
+            stage.finish({"machines": [], "proposals": number, "proposals_by_status": {"correct": number}})
+        with open_stage("curate", folder / "data", settings) as stage:
+            select = make_selector(cfg.selection, timing=False)
+            build(cfg, folder, select, count_words, stage.path, {})
         ended = time.perf_counter()
     return {
         "tasks": number,
         "synthesised_per_second": round(number / (synthesised - started), 1),
-        "verified_per_second": round(number / (ended - synthesised), 1),
+        "verified_per_second": round(number / (verified_at - synthesised), 1),
+        "built_per_second": round(number / (ended - verified_at), 1),
         "memory_mb_at_start": before,
         "memory_mb_after_synthesis": after_synthesis,
+        "memory_mb_after_verification": after_verification,
         "memory_mb_at_end": _memory_mb(),
     }
 

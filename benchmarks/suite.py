@@ -98,7 +98,7 @@ def as_compiled(verdict: Verdict) -> Verdict:
 def describe(tasks: list[Task], verdicts: list[Verdict]) -> dict[str, Any]:
     """The figures over all tasks, by category and by level, and every task's status and speedup."""
     records = [
-        Record(id=task.id, stage="eval", step=0, policy="", task_id=task.id, prompt="", completion="", verdict=verdict)
+        Record.of(id=task.id, stage="eval", policy="", prompt="", completion="", verdict=verdict)
         for task, verdict in zip(tasks, verdicts, strict=True)
     ]
     summary = summarize(records, tasks, Settings(k=(1,), fast_p=(1.0,), bootstrap=2000, seed=0))

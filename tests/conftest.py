@@ -89,7 +89,7 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(os.environ["KERNELRL_TESTS"])
 
 
-LONGEST = """executor curate second_look executor_limits executor_faults packaging suite ablate gpu_compile pipeline
+LONGEST = """packaging executor suite ablate curate second_look executor_limits executor_faults gpu_compile pipeline
 ranks closed_library sources teachers template hidden promises push eval grpo call_memory bound clock turns""".split()
 """Files that take long, the longest first: begun last, one of them would keep one worker busy and the others idle."""
 

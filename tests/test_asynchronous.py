@@ -1,5 +1,6 @@
 """Asynchronous GRPO by config: what TRL's trainer is given; what it does not cover is refused early."""
 
+import math
 import pickle
 import queue
 from pathlib import Path
@@ -43,6 +44,12 @@ def test_the_trainers_fields_and_the_bound_of_the_staleness_reach_trl(tmp_path, 
         ("grpo.trainer.beta=0.1", "grpo.trainer.beta=0.1: grpo.asynchronous needs 0.0"),
         ("+grpo.trainer.steps_per_generation=2", "grpo.trainer.steps_per_generation: grpo.asynchronous does not have"),
         ("+grpo.trainer.eval_strategy=steps", "grpo.trainer.eval_strategy: not with grpo.asynchronous"),
+        ("curriculum=pass_rate", "curriculum: not with grpo.asynchronous"),
+        ("grpo.turns.baseline=leave_one_out", "grpo.turns.baseline=leave_one_out: not with grpo.asynchronous"),
+        ("grpo.groups.resample=2", "grpo.groups.resample=2: not with grpo.asynchronous"),
+        ("grpo.groups.replay={capacity: 8}", "grpo.groups.replay=.*: not with grpo.asynchronous"),
+        ("grpo.adjust.overlong=64", "grpo.adjust.overlong=64: not with grpo.asynchronous"),
+        ("grpo.adjust.coverage=[0.3,0.4]", "grpo.adjust.coverage=.*: not with grpo.asynchronous"),
         ("strategy=refine", "strategy=refine: not with grpo.asynchronous"),
         ("reward=tritonrl", "reward tritonrl pays the plan by itself"),
         ("parallel=zero3", "not with DeepSpeed; use parallel=fsdp2"),
@@ -77,6 +84,13 @@ def test_advantages_are_not_divided_by_the_deviation_of_their_group():
     unscaled = Unscaled(samples)
     assert unscaled.qsize() == 3
     assert [unscaled.get(timeout=1).advantage for _ in range(3)] == pytest.approx([-1, 0, 1])
+
+
+def test_a_group_that_an_outage_left_without_rewards_teaches_nothing_and_ends_nothing():
+    """TRL sends advantage 0 with a deviation that is NaN."""
+    samples: queue.Queue = queue.Queue()
+    samples.put(SimpleNamespace(advantage=0.0, metrics={"reward_std": math.nan}))
+    assert Unscaled(samples).get().advantage == 0.0
 
 
 def test_the_reward_travels_into_trls_process(tmp_path):

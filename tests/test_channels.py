@@ -13,6 +13,7 @@ from kernelrl.errors import UserError
 from kernelrl.eval import run
 from kernelrl.eval.channels import find_figures, surge
 from kernelrl.eval.metrics import Settings, compute_figures
+from kernelrl.eval.settings import read_settings, read_strategy
 from kernelrl.policies.prompts import build_prompt, to_text
 from kernelrl.records import Ledger, Record
 from kernelrl.task import Given, Task
@@ -40,12 +41,9 @@ def sample(task, status, speedup=None, kernel="0", rewards=()):
         speedup=measured,
         violations=(Violation(rule="no_kernel", evidence=""),) if status == "illegal" else (),
     )
-    return Record(
+    return Record.of(
         id=f"eval/p/{task}/{next(_ids)}",
-        stage="eval",
-        step=0,
         policy="p",
-        task_id=task,
         prompt="",
         completion="",
         verdict=verdict,
@@ -152,12 +150,9 @@ def test_surrogate_execution_by_hand():
     ]
     said = {"a": ["CORRECT: 0.95"], "b": ["CORRECT: 0.91", "CORRECT: 0.2"], "c": ["CORRECT: 25 %"], "d": ["no idea"]}
     records = [
-        Record(
+        Record.of(
             id=f"eval/p/{task.id}/{index}",
-            stage="eval",
-            step=0,
             policy="p",
-            task_id=task.id,
             prompt="",
             completion=text,
             verdict=surge.judge(task, Completion.parse(text)),
@@ -240,3 +235,9 @@ def test_a_policy_predicts_the_verdicts_of_a_run_and_no_kernel_is_run(tmp_path, 
     )
     assert policy["categories"]["correct"]["figures"]["accuracy"]["value"] == 1
     assert {record.verdict.protocol for record in Ledger(tmp_path / "run" / "eval" / "m" / "records")} == {"surge"}
+
+
+def test_predictions_are_not_refined():
+    cfg = compose_config("eval", ["channel=surge", "tasks.run=somewhere", "strategy=refine"])
+    with pytest.raises(UserError, match="eval.channel=surge: has no kernels to refine; use strategy=single"):
+        read_strategy(cfg, read_settings(cfg.eval))

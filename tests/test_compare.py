@@ -23,12 +23,9 @@ def records(solved, speedup=1.5, samples=2):
     """Samples of every task, of which those of the tasks below `solved` are correct."""
     measured = Speedup(median=speedup, low=speedup, high=speedup, pairs=7)
     return [
-        Record(
+        Record.of(
             id=f"eval/p/{task.id}/{sample}",
-            stage="eval",
-            step=0,
             policy="p",
-            task_id=task.id,
             prompt="",
             completion="",
             reward=float(right),

@@ -8,7 +8,7 @@ from kernelrl.candidate import Candidate, Completion
 from kernelrl.data import sources
 from kernelrl.data.filters import FilterSettings, probe
 from kernelrl.data.graph.chain import CATEGORIES, OPERATORS, category_of, make_task
-from kernelrl.data.stored import StoredTasks
+from kernelrl.data.stored import StoredColumn, StoredTasks, TasksById
 from kernelrl.data.tables import DRAWN_COLUMNS, TASK_COLUMNS, iterate_table, read_table, write_table
 from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
@@ -185,6 +185,19 @@ def test_stored_tasks_are_a_sequence_that_is_read_from_disk(tmp_path):
     assert (train[0], train[-1], heldout[1:]) == (tasks[0], tasks[7], [tasks[5], tasks[8]])
     with pytest.raises(IndexError):
         train[6]
+
+
+def test_tasks_and_texts_are_found_on_disk_in_any_order(tmp_path):
+    """More rows than a row group holds, so that several are read."""
+    tasks = [Task(id=f"t{number}", source=f"x = {number}\n") for number in range(2500)]
+    path = tmp_path / "tasks.parquet"
+    write_table(path, ({"split": "train", "task": task.model_dump_json()} for task in tasks), DRAWN_COLUMNS)
+    found, texts = TasksById(path), StoredColumn(path, "task")
+    assert len(found) == len(texts) == 2500 and list(found) == [task.id for task in tasks]
+    for number in (0, 999, 1000, 2499, 1999, 3):
+        assert found[f"t{number}"] == tasks[number] and texts[number] == tasks[number].model_dump_json()
+    with pytest.raises(KeyError):
+        found["t2500"]
 
 
 def test_tables_are_written_in_pieces_and_stay_in_order(tmp_path):

@@ -1,8 +1,10 @@
 """Estimators on a small batch against references written by hand: advantages, losses and their gradients."""
 
 import math
+import re
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 import datasets
 import pytest
@@ -10,6 +12,7 @@ import torch
 from trl import GRPOConfig
 
 from curated import training_config
+from kernelrl.configs import compose_config, to_dict
 from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.grpo.adjusting import Adjust, adjusted
 from kernelrl.grpo.group_choice import GroupChoice, GroupSettings, silent_groups
@@ -25,7 +28,7 @@ NAN = math.nan
 
 
 class Paid(SharedRewardFunction):
-    """Pays rewards that were settled before, batch by batch."""
+    """Pays rewards that were settled before, batch by batch, to trajectories of two turns."""
 
     def __init__(self):
         super().__init__(None)
@@ -33,7 +36,7 @@ class Paid(SharedRewardFunction):
 
     def __call__(self, prompts, **columns):
         rewards = self.batches.pop(0)
-        self.solved = [bool(reward) for reward in rewards]
+        self.solved, self.turns = [bool(reward) for reward in rewards], [row % 2 for row in range(len(rewards))]
         return list(rewards)
 
 
@@ -73,7 +76,7 @@ def made(tiny, tmp_path_factory):
 @pytest.fixture
 def trainer(made):
     trainer, _ = made
-    trainer.baseline, trainer.num_turns, trainer.groups = "group", 1, None
+    trainer.baseline, trainer.groups = "group", None
     trainer.rollout_func.num_batches = 0
     return trainer
 
@@ -91,7 +94,7 @@ BATCHES = {
 }
 
 
-def by_hand(rewards, baseline, scale, num_turns):
+def by_hand(rewards, baseline, scale):
     """The definitions, row by row; a row that has nothing to be compared with has advantage 0."""
     found = []
     for row, own in enumerate(rewards):
@@ -100,7 +103,7 @@ def by_hand(rewards, baseline, scale, num_turns):
         rows = {
             "group": group,
             "leave_one_out": [other for other in group if other != row],
-            "turn_leave_one_out": [o for o in group if o != row and o % num_turns == row % num_turns],
+            "turn_leave_one_out": [o for o in group if o != row and o % 2 == row % 2],
             "batch": range(len(rewards)),
         }[baseline]
         known = [rewards[other] for other in rows if rewards[other] is not None]
@@ -113,55 +116,91 @@ def by_hand(rewards, baseline, scale, num_turns):
     return found
 
 
-ADVANTAGES = {
-    "GRPO": ("group", "group"),
-    "Dr. GRPO": ("group", "none"),
-    "RLOO": ("leave_one_out", "none"),
-    "TRLOO": ("turn_leave_one_out", "none"),
-    "REINFORCE with a batch baseline": ("batch", "batch"),
+class Estimator(NamedTuple):
+    """The settings that make it what it is."""
+
+    baseline: str
+    scale: str
+    """`scale_rewards`: of the advantages."""
+    loss: str
+    level: str = "token"
+    """Of the importance sampling."""
+    low: float = 0.2
+    high: float = 0.2
+    """Where ratios are clipped: at `1 - low` and `1 + high`; CISPO clips them at `high`, and not below."""
+
+
+ESTIMATORS = {
+    "GRPO": Estimator("group", "group", "grpo"),
+    "Dr. GRPO": Estimator("group", "none", "dr_grpo"),
+    "RLOO": Estimator("leave_one_out", "none", "dr_grpo"),
+    "TRLOO": Estimator("turn_leave_one_out", "none", "dr_grpo"),
+    "REINFORCE": Estimator("batch", "batch", "dr_grpo"),
+    "DAPO": Estimator("group", "group", "dapo", high=0.28),
+    "GSPO": Estimator("group", "group", "grpo", "sequence", 3e-4, 4e-4),
+    "CISPO": Estimator("group", "group", "cispo", high=5.0),
 }
 
 
-@pytest.mark.parametrize("estimator", ADVANTAGES)
+def documented():
+    """The table of `docs/strategies.md`: the overrides of each estimator."""
+    text = (Path(__file__).parents[1] / "docs" / "strategies.md").read_text()
+    _, rest = text.split("| estimator | fields of `grpo.trainer` | and |\n|---|---|---|\n")
+    for line in rest.split("\n\n")[0].splitlines():
+        name, fields, others = (cell.strip() for cell in line.strip("|").split("|"))
+        yield name, [f"++grpo.trainer.{word}" for word in fields.strip("`").split()] + re.findall("`(.+?)`", others)
+
+
+@pytest.mark.parametrize(("name", "overrides"), [pytest.param(*row, id=row[0]) for row in documented()])
+def test_the_overrides_of_the_document_make_the_estimator(name, overrides, tmp_path):
+    cfg = compose_config("grpo", overrides).grpo
+    made = GRPOConfig(**to_dict(cfg.trainer) | {"use_cpu": True}, output_dir=str(tmp_path), report_to=[])
+    high = made.epsilon if made.epsilon_high is None else made.epsilon_high
+    found = (cfg.turns.baseline, made.scale_rewards, made.loss_type, made.importance_sampling_level, made.epsilon, high)
+    assert Estimator(*found) == ESTIMATORS[name]
+    assert made.beta == 0.0, "no KL term"
+
+
+def test_the_document_names_every_estimator():
+    assert [name for name, _ in documented()] == list(ESTIMATORS)
+
+
+ADVANTAGES = sorted({(each.baseline, each.scale) for each in ESTIMATORS.values()})
+
+
+@pytest.mark.parametrize(("baseline", "scale"), ADVANTAGES)
 @pytest.mark.parametrize("batch", BATCHES)
-def test_the_trainers_advantages_are_those_of_the_paper(trainer, made, estimator, batch):
-    trainer.baseline, trainer.scale_rewards = ADVANTAGES[estimator]
-    trainer.num_turns = 2
+def test_the_trainers_advantages_are_those_of_the_paper(trainer, made, baseline, scale, batch):
+    trainer.baseline, trainer.scale_rewards = baseline, scale
     output = score(trainer, made[1], BATCHES[batch])
-    expected = by_hand(BATCHES[batch], trainer.baseline, trainer.scale_rewards, 2)
+    expected = by_hand(BATCHES[batch], trainer.baseline, trainer.scale_rewards)
     assert output["advantages"].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-LOSSES = {
-    "GRPO": {"loss_type": "grpo"},
-    "Dr. GRPO": {"loss_type": "dr_grpo"},
-    "DAPO": {"loss_type": "dapo"},
-    "CISPO": {"loss_type": "cispo"},
-    "GSPO": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
-}
+LOSSES = sorted({(each.loss, each.level) for each in ESTIMATORS.values()})
 
 
-def loss_by_hand(estimator, logps, old, advantages, mask, low, high, longest):
+def loss_by_hand(loss, level, logps, old, advantages, mask, low, high, longest):
     ratio = (logps - old).exp()
-    if estimator == "GSPO":  # one ratio for a sequence: the geometric mean of its tokens'
+    if level == "sequence":  # one ratio for a sequence: the geometric mean of its tokens'
         ratio = (((logps - old) * mask).sum(1) / mask.sum(1)).exp()[:, None].expand_as(logps)
     clipped = torch.minimum(ratio * advantages[:, None], ratio.clamp(1 - low, 1 + high) * advantages[:, None])
-    if estimator == "CISPO":  # clipped above alone, and a weight that has no gradient
+    if loss == "cispo":  # clipped above alone, and a weight that has no gradient
         clipped = ratio.clamp(max=high).detach() * advantages[:, None] * logps
     summed = (clipped * mask).sum(1)
-    if estimator == "Dr. GRPO":  # a constant length
+    if loss == "dr_grpo":  # a constant length
         return -(summed / longest).mean()
-    if estimator in ("DAPO", "CISPO"):  # every token counts the same
+    if loss in ("dapo", "cispo"):  # every token counts the same
         return -summed.sum() / mask.sum()
     return -(summed / mask.sum(1)).mean()
 
 
-@pytest.mark.parametrize("estimator", LOSSES)
-def test_the_trainers_loss_is_that_of_the_paper_and_so_is_its_gradient(trainer, made, estimator):
+@pytest.mark.parametrize(("loss", "level"), LOSSES)
+def test_the_trainers_loss_is_that_of_the_paper_and_so_is_its_gradient(trainer, made, loss, level):
     """Clipped above at 1.28 and below at 0.8 (clip-higher), where ratios are anywhere between 0.4 and 2.7."""
     trainer.scale_rewards = "none"
     inputs = score(trainer, made[1], BATCHES["two groups"])
-    fields = {"importance_sampling_level": "token", "epsilon_low": 0.2, "epsilon_high": 0.28} | LOSSES[estimator]
+    fields = {"loss_type": loss, "importance_sampling_level": level, "epsilon_low": 0.2, "epsilon_high": 0.28}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in fields.items():
             patch.setattr(trainer, name, value)
@@ -174,7 +213,7 @@ def test_the_trainers_loss_is_that_of_the_paper_and_so_is_its_gradient(trainer, 
         width = mask.shape[1]
         logits = model(input_ids=ids, attention_mask=attention).logits[:, -width - 1 : -1]
         logps = logits.log_softmax(-1).gather(-1, ids[:, -width:, None]).squeeze(-1)
-        expected = loss_by_hand(estimator, logps, old, inputs["advantages"], mask, 0.2, 0.28, 8)
+        expected = loss_by_hand(loss, level, logps, old, inputs["advantages"], mask, 0.2, 0.28, 8)
         (wanted,) = torch.autograd.grad(expected, embeddings)
         found = trainer.compute_loss(model, inputs)
         (gradient,) = torch.autograd.grad(found, embeddings)
@@ -194,6 +233,16 @@ def test_dynamic_sampling_replaces_silent_groups_by_those_of_further_batches(tra
     assert ids[SIZE:, 0].tolist() == [34, 35, 36, 37], "the second group of the third batch"
     assert output["advantages"].tolist() == [-0.5, 0.5, -0.5, 0.5] * 2
     assert output["num_items_in_batch"] == output["completion_mask"].sum()
+
+
+def test_a_steps_time_of_generation_is_that_of_all_its_batches(trainer, made):
+    """`train_seconds` is what is left of the step, without it."""
+    trainer.groups = GroupChoice(GroupSettings(resample=2, replay=None), made[1], None, seed=0)
+    trainer._scored_s = 0.0
+    trainer._metrics["train"]["generate_seconds"] = []
+    score(trainer, made[1], *[[0.0] * 8] * 3)
+    each = trainer._metrics["train"]["generate_seconds"]
+    assert len(each) == 3 and trainer._scored_s == pytest.approx(sum(each)), "rewards took no time here"
 
 
 def test_dynamic_sampling_gives_up_after_so_many_batches(trainer, made):

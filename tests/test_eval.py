@@ -19,7 +19,7 @@ from kernelrl.commands.reward import replay
 from kernelrl.configs import compose_config
 from kernelrl.data.tables import write_table
 from kernelrl.errors import UserError
-from kernelrl.eval import run, stage
+from kernelrl.eval import run, sampling, stage
 from kernelrl.policies.models import save_policy, train_tokenizer
 from kernelrl.policies.prompts import to_text
 from kernelrl.records import Ledger
@@ -184,6 +184,17 @@ def cfg(inputs, tmp_path):
     return compose(inputs, tmp_path)
 
 
+def test_another_evaluation_does_not_take_the_place_of_finished_results(inputs, tmp_path):
+    cfg = compose(inputs, tmp_path)
+    (tmp_path / "eval").mkdir()
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps({"eval": {"folder": f"{tmp_path}/eval"}}))
+    cfg.eval.folder = f"{tmp_path}/turns"
+    with pytest.raises(UserError, match=f"{results} has the results of {tmp_path}/eval, which would be lost; give"):
+        run(cfg)
+    assert not (tmp_path / "turns").exists()
+
+
 @pytest.fixture(scope="module")
 def finished(inputs, tmp_path_factory):
     """The config of a run that has finished, tracked."""
@@ -216,9 +227,9 @@ def interrupted_after(batches):
             raise KeyboardInterrupt
         return judge(*arguments)
 
-    judge = stage._judge
+    judge = sampling._judge
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stage, "_judge", judge_or_stop)
+        patch.setattr(sampling, "_judge", judge_or_stop)
         yield
 
 
@@ -239,6 +250,8 @@ def test_policies_are_sampled_judged_and_compared(finished):
     assert learnt["figures"]["speedup"]["value"] > 0
     assert muddled["categories"]["elementwise"]["figures"]["legal"]["value"] == 0
     assert muddled["figures"]["legal"]["value"] == 0.5
+    assert learnt["seconds_per_solved"] == learnt["seconds"] / 2, "both tasks are solved"
+    assert learnt["reasoning"]["correlation"]["value"] is None, "of two tasks"
     (comparison,) = results["comparisons"]
     assert (comparison["before"], comparison["after"]) == ("muddled", "learnt")
     assert comparison["figures"]["correct"]["value"] == pytest.approx(1 - muddled["figures"]["correct"]["value"])
@@ -287,6 +300,10 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(finished, cfg):
     assert {record.id: record.completion for record in whole} == {record.id: record.completion for record in resumed}
     metrics = json.loads((Path(cfg.eval.folder) / "muddled" / "metrics.json").read_text())
     assert metrics["num_resumed"] == 3, "of four samples of the first task"
+    assert (
+        json.loads((Path(cfg.output_dir) / "results.json").read_text())["policies"]["muddled"]["seconds_per_solved"]
+        is None
+    )
 
 
 def test_rewards_are_those_of_whole_groups_also_after_an_interruption(inputs, tmp_path):

@@ -34,12 +34,9 @@ def record(task, status, stage, speedup=None, reward=0.0):
         violations=LIBRARY_CALL if status == "illegal" else (),
     )
     id = f"eval/p/{task.id}/{next(_ids)}"
-    return Record(
+    return Record.of(
         id=id,
-        stage="eval",
-        step=0,
         policy="p",
-        task_id=task.id,
         prompt="",
         completion="",
         verdict=verdict,

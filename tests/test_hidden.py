@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
@@ -18,13 +19,15 @@ from conftest import Kept
 from executor_cases import FAST, judge
 from kernelrl.executor import Executor
 from kernelrl.executor.api import Distribution
+from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.construction import Construction
-from kernelrl.executor.contest.distributions import NOT_FINITE, vary
+from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, variations
 from kernelrl.executor.contest.drawing import Drawing
 from kernelrl.executor.contest.exact import compute, typical_at_least
 from kernelrl.executor.contest.rounding import Rounding
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
-from kernelrl.executor.judging.parameters import draw_given, find_astray, match_given
+from kernelrl.executor.judging.parameters import Match, find_astray, match
+from kernelrl.executor.judging.variation import FARTHEST, find_drawn, find_variable, vary
 from kernelrl.task import Task
 
 UNTIMED = {**FAST, "timing": False, "static_rules": False}
@@ -102,10 +105,45 @@ def test_given_values_outlast_the_initialisers_and_what_is_packed_follows() -> N
     assert torch.equal(model.norm.weight, given[0]) and torch.equal(model.packed, given[0])
 
 
-def drawn_for(make: Any) -> dict[str, torch.Tensor]:
-    model, report = constructed(make, None)
+def test_what_copies_scales_or_replaces_a_parameter_is_undone() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        model.query, model.key = nn.Linear(3, 3), nn.Linear(3, 3)
+        model.key.load_state_dict(model.query.state_dict())
+        model.query.weight.data *= torch.tril(torch.ones(3, 3))
+        model.key.bias.data = model.query.bias.data.clone()
+        model.copied = nn.Sequential(copy.deepcopy(model.query))
+        model.packed = model.query.weight.detach().t().contiguous()
+        return model
+
+    _, report = constructed(make)
+    names = [tensor["name"] for tensor in report["tensors"]]
+    assert names == [f"{each}.{of}" for each in ("query", "key", "copied.0") for of in ("weight", "bias")]
+    given = {number: torch.rand(tensor["shape"]) for number, tensor in enumerate(report["tensors"])}
+    model, _ = constructed(make, "seed", given)
+    assert all(torch.equal(values, given[names.index(name)]) for name, values in model.named_parameters())
+    assert torch.equal(model.packed, model.query.weight.t())
+
+
+def test_tensors_that_share_memory_go_on_sharing_it() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        model.encoder, model.decoder = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+        model.decoder.weight = model.encoder.weight
+        model.part = nn.Parameter(model.encoder.weight.detach()[:2])
+        return model
+
+    assert drawn_for(make).keys() == {"encoder.weight"}
+
+
+def drawn_for(make: Any, enlarged: bool = False) -> dict[str, torch.Tensor]:
+    """By name, what gets other values."""
+    shown = constructed(make, None)[1]
+    model, report = constructed(make)
     values = dict(model.named_parameters()) | dict(model.named_buffers())
-    given = draw_given(report, lambda tensor: values[tensor["name"]].detach(), 0, computed=True)
+    drawn = find_drawn(shown, report)
+    variable = find_variable(report, drawn)
+    given = vary(report, lambda tensor: values[tensor["name"]].detach(), variable, drawn, 0, enlarged)
     return {report["tensors"][number]["name"]: new for number, new in given.items()}
 
 
@@ -115,6 +153,26 @@ def test_what_initialisers_make_constant_gets_values_of_its_scale() -> None:
     assert all(len(values.unique()) > 40 for values in given.values())
     assert float(given["running_var"].min()) >= 0.5 and float(given["running_var"].max()) <= 1.5
     assert float(given["bias"].abs().max()) <= 0.5
+
+
+def test_what_is_tiny_gets_the_size_that_training_gives_it() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        model.scale = nn.Parameter(1e-6 * torch.ones(64))
+        model.weight = nn.Parameter(1e-4 * torch.randn(64, 64))
+        model.bias = nn.Parameter(1e-4 * torch.randn(64))
+        model.rate = nn.Parameter(1e-4 * torch.rand(64) + 1e-6)
+        model.eps = nn.Parameter(torch.full((64,), 1e-5), requires_grad=False)
+        return model
+
+    given = drawn_for(make, enlarged=True)
+    assert given.keys() == {"scale", "weight", "bias", "rate"}
+    assert float(given["scale"].min()) >= 0.099 and float(given["scale"].max()) <= 1.001
+    assert 0.1 < float(given["weight"].std()) < 0.2, "64 terms of a product have the size of one"
+    assert float(given["rate"].min()) > 0 and float(given["rate"].max()) > 0.5
+    far = given["bias"].abs() > 2
+    assert 0 < int(far.sum()) < 24 and float(given["bias"].abs().max()) <= FARTHEST
+    assert float(drawn_for(make)["scale"].max()) < 2e-6
 
 
 def test_what_a_program_computes_stays_if_it_is_no_parameter() -> None:
@@ -132,6 +190,32 @@ def test_what_a_program_computes_stays_if_it_is_no_parameter() -> None:
     assert float(given["gate"]) > 0.2 and not torch.equal(given["rotation"], torch.eye(3))
 
 
+def test_what_a_program_writes_down_and_does_not_train_stays() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        model.ones = nn.Parameter(torch.ones(3, 3), requires_grad=False)
+        model.filter = nn.Conv2d(1, 1, 2, bias=False)
+        model.filter.weight.data.copy_(torch.tensor([[1.0, 0.0], [0.0, -1.0]]))
+        model.filter.weight.requires_grad = False
+        model.teacher = nn.Linear(2, 2, bias=False).requires_grad_(False)
+        return model
+
+    assert drawn_for(make).keys() == {"teacher.weight"}, "which depends on random draws"
+
+
+def test_integers_and_booleans_that_are_all_equal_become_others() -> None:
+    def make() -> nn.Module:
+        model = nn.BatchNorm1d(3)
+        model.register_buffer("kept", torch.ones(40, dtype=torch.bool))
+        model.register_buffer("kinds", torch.zeros(40, dtype=torch.long))
+        model.register_buffer("positions", torch.arange(40))
+        return model
+
+    given = drawn_for(make)
+    assert given.keys() == {"weight", "bias", "running_mean", "running_var", "kept", "kinds"}
+    assert 0 < int((~given["kept"]).sum()) < 20 and 0 < int(given["kinds"].sum()) < 20
+
+
 def test_constants_are_matched_by_name_and_then_by_shape_and_value() -> None:
     class Own(nn.Module):
         def __init__(self) -> None:
@@ -139,32 +223,53 @@ def test_constants_are_matched_by_name_and_then_by_shape_and_value() -> None:
             self.shift = nn.Parameter(torch.zeros(6))
             self.gain = nn.Parameter(torch.ones(6))
 
-    _, reference = constructed(lambda: nn.LayerNorm(6), None)
-    given = {0: torch.full((6,), 3.0), 1: torch.full((6,), 4.0)}
-    _, other = constructed(Own, None)
-    assert {number: float(values[0]) for number, values in match_given(reference, given, other).items()} == {
-        0: 4.0,
-        1: 3.0,
-    }
-    assert match_given(reference, given, reference) == given
+    _, reference = constructed(lambda: nn.LayerNorm(6))
+    _, other = constructed(Own)
+    assert match(reference, other, [0, 1], frozenset()).numbers == {0: 1, 1: 0}
+    assert match(reference, reference, [0, 1], frozenset()) == Match({0: 0, 1: 1}, frozenset(), frozenset())
     for forged in (None, [], {"tensors": 3}, {"tensors": [None, {"shape": "x"}]}):
-        assert match_given(reference, given, forged) == {}
+        assert match(reference, forged, [0, 1], frozenset()).numbers == {}
 
 
-def test_swapped_parameters_are_found_and_packed_ones_are_not_sure() -> None:
-    class Pair(nn.Module):
-        def __init__(self, names: str, packed: bool = False):
-            super().__init__()
-            for name in names:
-                drawn = torch.randn(4, 4)
-                self.register_parameter(name, nn.Parameter(drawn.t().contiguous() if packed else drawn))
+class Pair(nn.Module):
+    """Matrices of one shape."""
 
+    def __init__(self, names: str, packed: str = "", scale: float = 1.0, spare: bool = False):
+        super().__init__()
+        for name in names:
+            drawn = torch.randn(4, 4) * scale
+            self.register_parameter(name, nn.Parameter(drawn.t().contiguous() if name in packed else drawn))
+        if spare:
+            torch.randn(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        (lambda: Pair("ab"), Match({0: 0, 1: 1}, frozenset(), frozenset())),
+        (lambda: Pair("ba"), Match({0: 1, 1: 0}, frozenset({0, 1}), frozenset())),
+        (lambda: Pair("xy"), Match({0: 0, 1: 1}, frozenset(), frozenset())),
+        (lambda: Pair("ab", packed="b"), Match({0: 0, 1: 1}, frozenset({1}), frozenset())),
+        (lambda: Pair("ab", scale=0.1), Match({0: 0, 1: 1}, frozenset({0, 1}), frozenset())),
+        (lambda: Pair("a", spare=True), Match({0: 0}, frozenset(), frozenset({1}))),
+        (lambda: Pair("a"), Match({0: 0}, frozenset(), frozenset())),
+    ],
+)
+def test_random_parameters_are_matched_by_name_and_value_and_packed_ones_are_those_drawn_in_vain(
+    candidate: Any, expected: Match
+) -> None:
+    reference, other = constructed(lambda: Pair("ab"))[1], constructed(candidate)[1]
+    assert match(reference, other, [0, 1], frozenset({0, 1})) == expected
+
+
+def test_swapped_values_that_only_draws_decide_are_found_and_packed_ones_are_not_sure() -> None:
     reference = constructed(lambda: Pair("ab"))[1]
-    assert find_astray(reference, reference) == ({}, False)
-    assert find_astray(reference, constructed(lambda: Pair("ba"))[1]) == ({1: 0, 0: 1}, True)
-    assert find_astray(reference, constructed(lambda: Pair("ab", packed=True))[1]) == ({0: 0, 1: 1}, False)
+    assert find_astray(reference, reference, [], []) == ({}, False)
+    assert find_astray(reference, constructed(lambda: Pair("ba"))[1], [], []) == ({1: 0, 0: 1}, True)
+    assert find_astray(reference, constructed(lambda: Pair("ba"))[1], [0, 1], [0, 1]) == ({}, False)
+    assert find_astray(reference, constructed(lambda: Pair("ab", packed="ab"))[1], [], []) == ({0: 0, 1: 1}, False)
     for forged in ({"draws": "x", "tensors": [{}]}, {"draws": [[]], "tensors": [{"name": "a", "sum": []}]}, [], None):
-        assert find_astray(reference, forged) == ({}, True)
+        assert find_astray(reference, forged, [], []) == ({}, True)
 
 
 LINEAR = program("self.linear = nn.Linear(8, 8)", "return self.linear(x)")
@@ -197,13 +302,44 @@ def test_a_reference_that_wants_its_own_parameters_keeps_them(executor: Executor
     )
 
 
+def test_what_a_reference_insists_on_keeps_no_other_parameter_from_varying(executor: Executor) -> None:
+    """Eight of them, of which the sixth must stay."""
+    init = "self.scales = nn.ParameterList(torch.ones(8) for _ in range(8))"
+    forward = "assert bool((self.scales[5] == 1).all())\n        return sum(x * each for each in self.scales)"
+    task = program(init, forward)
+    for used, status in (("range(8)", "correct"), ("(0, 1, 2, 3, 4, 6, 7)", "incorrect"), ("range(1, 8)", "incorrect")):
+        candidate = program(init, f"return sum(x * self.scales[each] for each in {used})", "ModelNew")
+        verdict = judge(executor, candidate, task, "python")
+        assert (verdict.status, verdict.parameters) == (status, "keyed"), verdict.feedback
+    written_down = program(init, "return x + sum(x * self.scales[each] for each in (0, 1, 2, 3, 4, 6, 7))", "ModelNew")
+    assert judge(executor, written_down, task, "python").correct
+
+
+def test_of_copies_none_may_be_left_out(executor: Executor) -> None:
+    init = """self.query, self.key = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.key.load_state_dict(self.query.state_dict())"""
+    task = program(init, "return self.query(x) * self.key(x)")
+    packed = """query = nn.Linear(8, 8)
+        torch.empty(8, 8).uniform_(), torch.empty(8).uniform_()
+        self.weight, self.bias = query.weight.detach().t().contiguous(), query.bias.detach().clone()"""
+    for start, forward, status in (
+        (init, "return self.query(x) * self.key(x)", "correct"),
+        (init, "return self.query(x).square()", "incorrect"),
+        ("self.query = nn.Linear(8, 8)", "return self.query(x).square()", "incorrect"),
+        ("self.query = nn.Linear(8, 8)\n        nn.Linear(8, 8)", "return self.query(x).square()", "incorrect"),
+        (packed, "return (x @ self.weight + self.bias).square()", "incorrect"),
+    ):
+        verdict = judge(executor, program(start, forward, "ModelNew"), task, "python")
+        assert verdict.status == status, (start, verdict.feedback)
+
+
 def test_no_two_constructions_have_the_same_parameters(executor: Executor) -> None:
     """A candidate that is right with all parameters that it has seen, and wrong with others."""
     init = """self.linear = nn.Linear(8, 8)
         seen.add(round(float(self.linear.weight.detach()[0, 0]), 9))"""
     right = program(init, "return self.linear(x) * (1.0 if len(seen) == NUM else 2.0)", "ModelNew")
     right = right.replace("class ModelNew", "seen = set()\n\n\nclass ModelNew")
-    verdict = judge(executor, right.replace("NUM", "2"), LINEAR, "python")
+    verdict = judge(executor, right.replace("NUM", "3"), LINEAR, "python")
     inputs = [error.inputs for error in verdict.errors]
     assert verdict.status == "incorrect" and "normal" in inputs and "task" not in inputs
 
@@ -233,7 +369,7 @@ def test_structure_outlives_a_hidden_distribution(name: Distribution) -> None:
     "constant", [torch.eye(6), torch.ones(5, 5), torch.arange(9), torch.tril(torch.ones(4, 4)).bool()]
 )
 def test_constant_inputs_vary_within_their_kind(constant: torch.Tensor) -> None:
-    varied = vary(constant, torch.Generator().manual_seed(0))
+    varied = distributions.vary(constant, torch.Generator().manual_seed(0))
     assert varied.dtype == constant.dtype and varied.shape == constant.shape and not torch.equal(varied, constant)
     if constant.is_floating_point():
         assert float(varied.min()) >= 0.0
@@ -262,18 +398,35 @@ def test_a_constant_that_the_reference_insists_on_stays(executor: Executor) -> N
     ],
 )
 def test_equal_integers_become_others_within_their_size(constant: torch.Tensor) -> None:
-    varied = vary(constant, torch.Generator().manual_seed(0))
+    varied = distributions.vary(constant, torch.Generator().manual_seed(0))
     share = float((varied != constant).double().mean())
     assert 0 < share < 0.5 and varied.dtype == constant.dtype
     assert int(varied.long().abs().max()) <= max(1, int(constant.long().abs().max()))
+
+
+def test_a_constant_of_which_the_reference_wants_a_structure_keeps_that() -> None:
+    generator = torch.Generator().manual_seed(0)
+    offsets, levels, rotation = torch.arange(0, 65, 8), torch.tensor([0.25, 0.5, 0.75]), torch.eye(6)
+    assert variations(offsets) == ["others", "part", "reorder"]
+    parts = VARIATIONS["part"](offsets, generator)
+    assert (int(parts[0]), int(parts[-1])) == (0, 64) and bool((parts.diff() > 0).all())
+    assert not torch.equal(parts, offsets) and "part" not in variations(torch.arange(9)), "there is no other"
+    assert variations(levels) == variations(rotation) == ["others", "within", "reorder"]
+    share = VARIATIONS["within"](levels, generator)
+    assert bool(((share >= 0) & (share <= 1)).all()) and bool((share.diff() > 0).all())
+    turned = VARIATIONS["reorder"](rotation, generator)
+    assert torch.equal(turned @ turned.T, rotation) and not torch.equal(turned, rotation)
+    assert bool((distributions.vary(torch.linspace(-3.0, 3.0, 9), generator).diff() > 0).all()), (
+        "a search among them relies on it"
+    )
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 100, -7])
 def test_an_integer_that_is_alone_becomes_another_in_one_of_two_draws(number: int) -> None:
     alone = torch.tensor(number)
     for seed in range(20):
-        assert int(vary(alone, torch.Generator().manual_seed(seed), alone=True)) != number
-        assert int(vary(alone, torch.Generator().manual_seed(seed), alone=False)) == number
+        assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=True)) != number
+        assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=False)) == number
 
 
 def test_a_task_whose_outputs_tell_nothing_of_its_inputs_is_at_fault(executor: Executor) -> None:
@@ -283,6 +436,21 @@ def test_a_task_whose_outputs_tell_nothing_of_its_inputs_is_at_fault(executor: E
     assert (verdict.status, verdict.fault) == ("infrastructure", "task") and "nothing can be told" in verdict.feedback
     constant = program("pass", "return torch.ones(3)")
     assert judge(executor, constant.replace("class Model(", "class ModelNew("), constant, "python").correct
+
+
+def test_a_task_in_which_rounding_decides_how_many_outputs_there_are_is_at_fault(executor: Executor) -> None:
+    task = program("pass", "y = x + 1e8\n        return y[y > 1e8]")
+    verdict = judge(executor, task.replace("class Model(", "class ModelNew("), task, "python")
+    assert (verdict.status, verdict.fault) == ("infrastructure", "task") and "decides the shape" in verdict.feedback
+
+
+@pytest.mark.parametrize("some", ["x[x > 0]", "(x > 0).nonzero()", "x.unique()", "torch.masked_select(x, x > 0)"])
+def test_how_many_outputs_there_are_may_depend_on_the_inputs(executor: Executor, some: str) -> None:
+    assert judge(
+        executor, program("pass", f"return {some}", "ModelNew"), program("pass", f"return {some}"), "python"
+    ).correct
+    fewer = program("pass", f"return {some}[:-1]", "ModelNew")
+    assert judge(executor, fewer, program("pass", f"return {some}"), "python").status == "incorrect"
 
 
 def test_complex_inputs_are_refused_with_what_to_write(executor: Executor) -> None:
@@ -452,6 +620,17 @@ def test_values_that_rounding_may_swap_come_in_any_order_and_of_others_the_first
     assert chosen_from(values, moved=1e-4, first=False).accepts(swapped)
     assert not chosen_from(values, moved=1e-6, first=False).accepts(swapped)
     assert not chosen_from(values.round(), moved=0.0, first=True).accepts(swapped)
+
+
+def test_a_running_maximum_names_any_of_equal_values_up_to_its_place() -> None:
+    x = torch.tensor([[1.0, 3.0, 2.0, 3.0, 3.0]])
+    exact = compute(Calls(lambda x: torch.cummax(x, dim=1).indices), (x,), torch.float32)
+    choice = exact.choices[0]
+    indexed = Indexed.of(choice.values, choice.move, choice.indices, choice.dim, choice.first, choice.running)
+    for right in ([[0, 1, 1, 3, 4]], [[0, 1, 1, 1, 1]], [[0, 1, 1, 3, 1]]):
+        assert indexed.accepts(torch.tensor(right))
+    for wrong in ([[0, 1, 3, 3, 4]], [[0, 1, 2, 3, 4]], [[0, 0, 1, 3, 4]]):
+        assert not indexed.accepts(torch.tensor(wrong))
 
 
 @pytest.mark.parametrize(

@@ -110,12 +110,9 @@ def test_an_evaluation_is_written_as_a_run_and_read_again(tmp_path: Path) -> Non
     wrong = {"status": "incorrect", "stage": "ran"}
 
     def record(task: Task, number: int, **verdict: Any) -> Record:
-        return Record(
+        return Record.of(
             id=f"eval/p/{task.id}/{number}",
-            stage="eval",
-            step=0,
             policy="p",
-            task_id=task.id,
             prompt="",
             completion=f"```python\n{RIGHT}```\n",
             verdict=Verdict(task_id=task.id, candidate="0", dialect="cpp", device="cpu", **verdict),

@@ -152,7 +152,7 @@ def _kill(process: psutil.Process) -> str:
 
 def test_a_node_that_joins_gets_work_and_a_silent_one_is_given_up(cluster: Cluster, settings: dict[str, Any]) -> None:
     settings |= QUICK
-    settings["cluster"] |= {"min_nodes": 3, "silent_s": 8.0, "in_flight": 1}
+    settings["cluster"] |= {"min_nodes": 3, "silent_s": 30.0, "in_flight": 1}
     with make_executor(settings) as engine:
         engine.evaluate(variants(12))
         node = cluster.add_node(num_cpus=2)

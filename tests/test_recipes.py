@@ -1,6 +1,7 @@
 """Every recipe of a system says where it comes from, composes at both scales, and has its defining property."""
 
 import random
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -43,14 +44,19 @@ def verdict(speedup=None, **fields):
     )
 
 
+def described(recipe):
+    """The header of a recipe, as one line."""
+    lines = (config_dir() / "recipe" / f"{recipe}.yaml").read_text().splitlines()
+    return " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
+
+
 def paid(recipe, judged):
     return make_reward(compose_config("grpo", [f"recipe={recipe}"]).reward)(COMPLETION, judged).total
 
 
 @pytest.mark.parametrize("recipe", sorted({*PUBLISHED, *SEARCHES, "kernelrl"}))
 def test_it_says_where_it_comes_from_and_what_it_changes(recipe):
-    lines = (config_dir() / "recipe" / f"{recipe}.yaml").read_text().splitlines()
-    text = " ".join(line for line in lines if line.startswith("#"))
+    text = described(recipe)
     assert recipe == "kernelrl" or ("Changed: " in text and ("arXiv" in text or "2026" in text))
     assert compose_config("pipeline", [f"recipe={recipe}"]).name == recipe
 
@@ -63,6 +69,29 @@ def test_its_groups_are_whole_trajectories_and_its_trainer_is_trls(recipe, scale
     if strategy.name != "single":
         check_turns(strategy, turns, cfg.grpo.trainer, hierarchical=False)
     GRPOConfig(**to_dict(cfg.grpo.trainer), output_dir=str(tmp_path), report_to=[], use_cpu=True)
+
+
+BATCH = re.compile(r"(\d+) (?:tasks|prompts) x (\d+) (?:trajectories|rollouts)(?: x (\d+) turns)?(.*)")
+"""What a recipe's header says of a batch."""
+STATED = [path.stem for path in sorted((config_dir() / "recipe").glob("*.yaml")) if BATCH.search(described(path.stem))]
+
+
+def test_the_recipes_that_state_a_batch_are_found():
+    assert {"drkernel", "kevin", "qwen2_5_coder_32b"} <= set(STATED)
+
+
+@pytest.mark.parametrize("recipe", STATED)
+def test_a_batch_is_the_tasks_that_its_recipe_states(recipe, tmp_path):
+    """TRL generates `per_device_train_batch_size x steps_per_generation` completions at a time."""
+    tasks, trajectories, turns, rest = BATCH.search(described(recipe)).groups()
+    cfg = compose_config("grpo", [f"recipe={recipe}"]).grpo
+    fields = to_dict(cfg.trainer) | {"use_cpu": True, "bf16": False}
+    arguments = GRPOConfig(**fields, output_dir=str(tmp_path), report_to=[])
+    assert arguments.num_generations == int(trajectories) * int(turns or 1)
+    assert arguments.generation_batch_size == int(tasks) * arguments.num_generations
+    assert turns is None or cfg.turns.rows == int(turns)
+    steps = arguments.steps_per_generation // arguments.gradient_accumulation_steps
+    assert steps == (2 if "two gradient steps" in rest else 1)
 
 
 @pytest.mark.parametrize("recipe", SEARCHES)
@@ -108,13 +137,17 @@ def asked(question):
     return question.messages[-1]["content"]
 
 
-def returns_of(recipe, verdicts, tmp_path):
-    """What the rows of one trajectory of a recipe's training earn, and its records."""
+def returns_of(recipe, verdicts, tmp_path, chain=True):
+    """What the rows of one trajectory of a recipe's training earn, and its records.
+
+    Args:
+        chain: whether each goes on from the one before it, or all were asked side by side.
+    """
     cfg = compose_config("grpo", [f"recipe={recipe}"])
     strategy, turns = make_strategy(cfg.strategy), read_node(Turns, cfg.grpo.turns, "grpo.turns")
     attempts = []
     for number, each in enumerate(verdicts):
-        question = Question(problem().prompt, attempts[-1] if attempts else None)
+        question = Question(problem().prompt, attempts[-1] if attempts and chain else None)
         draft = Draft(f"t/{number}", question, Answer(text=completion(KERNELS["right"]), completion_tokens=9))
         attempts.append(Attempt(draft, draft.completion, each))
     rows = [Row(attempt.draft, attempt) for attempt in attempts]
@@ -137,6 +170,17 @@ def test_kevin_pays_a_turn_the_discounted_sum_of_the_scores_from_there_on(tmp_pa
     assert [each.rewards["return"] for each in records] == pytest.approx(expected)
     cfg = compose_config("grpo", ["recipe=kevin"]).grpo
     assert (cfg.turns.rows, cfg.turns.baseline, cfg.trainer.scale_rewards) == (4, "group", "group")
+
+
+def test_independent_answers_earn_their_own_scores(tmp_path):
+    found, _ = returns_of("kevin", [verdict(), verdict(), verdict(), verdict(1.0)], tmp_path, chain=False)
+    assert found == pytest.approx([0.0, 0.0, 0.0, 1.3])
+
+
+def test_an_outage_leaves_out_the_turns_before_it_and_punishes_none(tmp_path):
+    outage = verdict(status="infrastructure", stage="none", fault="executor")
+    found, _ = returns_of("kevin", [verdict(1.0), outage, verdict(1.0), verdict()], tmp_path)
+    assert found == [None, None, pytest.approx(1.3), 0.0], "what the first turn led to is not known"
 
 
 def test_autotriton_pays_zero_or_one():
@@ -179,12 +223,12 @@ def test_tritonrl_pays_plan_and_code_apart():
 
 def test_concur_takes_the_shortest_reasoning_where_it_is_the_fastest_kernel():
     def triple(index, name, tokens, speedup):
-        task, measured = Task(id=name, source="", ops=("relu", "tanh")), verdict(speedup).speedup
-        return Triple(index, task, "cpp", f"kernel {index}", tokens, measured)
+        return Triple(index, name, "fused", "cpp", tokens, verdict(speedup).speedup)
 
     triples = [triple(0, "a", 10, 2.0), triple(1, "a", 20, 1.0), triple(2, "b", 10, 1.0), triple(3, "b", 20, 1.5)]
+    tasks = {name: Task(id=name, source="", ops=("relu", "tanh")) for name in ("a", "b")}
     cfg = compose_config("curate", ["recipe=concur"])
-    selection = make_selector(cfg.selection, cfg.curate.timing)(Pool(triples, 0))
+    selection = make_selector(cfg.selection, cfg.curate.timing)(Pool(triples, 0, tasks, {}))
     assert [each.index for each in selection.chosen["shortest_and_fastest"]] == [0]
 
 

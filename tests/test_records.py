@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from pydantic import ValidationError
 
+from kernelrl import __version__
 from kernelrl.records import Ledger, Record, compact, digest, write_atomically, write_json
 from kernelrl.verdict import TrialError, Verdict
 
@@ -44,6 +46,17 @@ def test_records_round_trip(tmp_path):
     Ledger(folder).append([make("c")])  # as a resumed run does
     assert ids(ledger) == ["a", "b", "c"]
     assert ledger.path.read_bytes().count(b"\n") == 3, "one line for each record"
+
+
+def test_a_new_record_says_what_follows_from_its_id_and_its_verdict():
+    verdict = make("a").verdict.model_copy(update={"machine": "here"})
+    record = Record.of("validation/7/0", "p", "why?", "text", verdict, step=7, reward=0.5)
+    assert (record.stage, record.step, record.task_id) == ("validation", 7, "t")
+    assert (record.machine, record.version, record.reward, record.finish) == ("here", __version__, 0.5, None)
+    named = Record.of("level_1_problem_2", "p", "", "text", verdict, stage="eval")
+    assert (named.stage, named.step) == ("eval", 0)
+    with pytest.raises(ValidationError, match="speed"):
+        Record.of("eval/p/t/0", "p", "", "text", verdict, speed=2.0)
 
 
 def test_a_torn_line_is_skipped_counted_and_loses_only_itself(tmp_path):

@@ -122,19 +122,15 @@ def make_record(policy, task, index, outcome, speedup=None, completion=None):
             "compile_error": "error: 'int64' was not declared in this scope; did you mean 'int64_t'?",
         }.get(status, ""),
     )
-    return Record(
+    return Record.of(
         id=f"eval/{policy}/{task.id}/{index}",
-        stage="eval",
-        step=0,
         policy=policy,
-        task_id=task.id,
         prompt=f"[user]\nRewrite this program as one C++ with OpenMP kernel, `ModelNew`.\n```python\n{task.source}```",
         completion=completion or text,
         verdict=verdict,
         rewards={"rule": float(verdict.legal), "correct": float(verdict.correct), "speedup": 0.2},
         reward=1.1 if verdict.correct else 0.0,
         machine="AMD EPYC x2",
-        version="0.1.0",
     )
 
 

@@ -17,12 +17,13 @@ from test_replay import record
 
 def pool(*kernels, seed=0):
     """Triples from (task, tokens, speedup); a task of one letter has one operator, `ab` has two."""
-    triples = []
+    triples, tasks, texts = [], {}, {}
     for index, (name, tokens, speedup, *source) in enumerate(kernels):
-        task = Task(id=name, source="", ops=tuple(name), category=name[0])
+        tasks[name] = Task(id=name, source="", ops=tuple(name), category=name[0])
+        texts[index] = source[0] if source else f"kernel {index}"
         measured = speedup and Speedup(median=speedup, low=speedup * 0.9, high=speedup * 1.1, pairs=7)
-        triples.append(Triple(index, task, "cpp", *(source or [f"kernel {index}"]), tokens, measured))
-    return Pool(triples, seed)
+        triples.append(Triple(index, name, name[0], "cpp", tokens, measured))
+    return Pool(triples, seed, tasks, texts)
 
 
 def choose(config, kernels, **changes):
@@ -107,7 +108,7 @@ def test_an_ablation_has_as_many_rows_as_the_full_selection(config, expected):
 def test_the_random_ablation_is_drawn_by_the_seed():
     [first] = choose("random", CONCUR).values()
     assert len(set(first)) == 4 and [first] == list(choose("random", CONCUR).values())
-    other = Pool(CONCUR.triples, seed=1)
+    other = replace(CONCUR, seed=1)
     assert list(choose("random", other).values()) != [first]
 
 
@@ -122,7 +123,7 @@ def test_best_of_n_goes_by_the_lower_bound_and_leaves_out_what_is_not_measured()
     assert choose("best_of_n", CONCUR) == {"best": [0, 3, 6, 7, 9]}
     assert choose("best_of_n", CONCUR, per_question=2, min_speedup=1.9) == {"best": [3, 4, 9]}
     noisy = replace(CONCUR.triples[0], speedup=Speedup(median=2.0, low=0.5, high=4.0, pairs=7))
-    assert choose("best_of_n", Pool([noisy, CONCUR.triples[1]], 0)) == {"best": [1]}
+    assert choose("best_of_n", replace(CONCUR, triples=[noisy, CONCUR.triples[1]])) == {"best": [1]}
 
 
 def test_no_category_has_more_than_its_cap():

@@ -32,12 +32,9 @@ HOSTILE = "<script>alert(1)</script> [bold]x"
 
 def record(id, age_s, **verdict):
     fields = {"status": "correct", "stage": "correct", "dialect": "cpp", "device": "cpu"} | verdict
-    return Record(
+    return Record.of(
         id=id,
-        stage=id.partition("/")[0],
-        step=0,
         policy="p",
-        task_id="t",
         prompt="?",
         completion="!",
         verdict=Verdict(task_id="t", candidate="c", **fields),

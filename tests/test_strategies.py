@@ -47,7 +47,6 @@ def run(executor, tmp_path):
     def run(chosen, policy, problems=None, folder="run", **fields):
         policies = policy if isinstance(policy, dict) else {"coder": policy}
         setting = runner.Setting(
-            "search",
             chosen,
             policies,
             {role: f"the {role}" for role in policies},

@@ -164,12 +164,9 @@ def judged_run(kept_executor, executor_cache, tmp_path_factory):
             [Request(task=task, candidate=Candidate(source=it, dialect="cpp"), dialect="cpp") for task, it in asked]
         )
     Ledger(folder / "eval" / "p" / "records").append(
-        Record(
+        Record.of(
             id=f"eval/p/{index}",
-            stage="eval",
-            step=0,
             policy="p",
-            task_id=task.id,
             prompt=to_text(build_prompt(task, "cpp", "short")),
             completion=completion(kernel),
             verdict=verdict,

@@ -11,7 +11,7 @@ from kernelrl.configs import compose_config
 from kernelrl.data.build import task_row
 from kernelrl.data.tables import TASK_COLUMNS, write_table
 from kernelrl.errors import UserError
-from kernelrl.eval import run, stage
+from kernelrl.eval import run, settings, stage
 from kernelrl.records import Ledger
 from kernelrl.strategies.trajectory import best
 from kernelrl.task import Task
@@ -85,4 +85,4 @@ def test_a_strategy_that_needs_several_policies_is_refused():
     words = ["strategy=evolve", "strategy.ensemble=[coder,other]"]
     cfg = compose_config("eval", words)
     with pytest.raises(UserError, match="eval strategy=evolve: every policy plays all roles here"):
-        stage._read_strategy(cfg, stage.read_settings(cfg.eval))
+        settings.read_strategy(cfg, settings.read_settings(cfg.eval))

@@ -11,10 +11,13 @@ from kernelrl import grpo
 from kernelrl.errors import UserError
 from kernelrl.grpo.curriculum import Curriculum
 from kernelrl.grpo.returns import advantages, discounted
-from kernelrl.grpo.rollout import Rollout
+from kernelrl.grpo.rollout import Rollout, Row, parents_of
+from kernelrl.policies.protocol import Answer
 from kernelrl.records import Ledger
 from kernelrl.runs.launch import run_stage
 from kernelrl.stage_folder import LOG, read_log
+from kernelrl.strategies.protocol import Attempt, Draft, Question
+from kernelrl.verdict import Verdict
 
 NAN = math.nan
 
@@ -22,11 +25,45 @@ NAN = math.nan
 def test_a_turns_return_is_the_discounted_sum_of_the_scores_from_there_on():
     scores, gamma = [0.0, 1.3, 0.0, 2.0], 0.4
     expected = [sum(gamma ** (i - t) * scores[i] for i in range(t, 4)) for t in range(4)]
-    assert discounted(scores, gamma) == pytest.approx(expected)
-    assert discounted([1.0, None, 1.0], 0.5) == [1.25, None, 1.0], "what is not known adds nothing"
+    assert discounted(scores, [None, 0, 1, 2], gamma) == pytest.approx(expected)
 
 
-def by_hand(returns, group_size, num_turns, baseline):
+def test_an_answer_earns_nothing_of_those_that_do_not_go_on_from_it():
+    scores = [0.0, 0.0, 0.0, 1.3]
+    assert discounted(scores, [None] * 4, 0.4) == scores, "four answers side by side"
+    assert discounted(scores, [None, None, 0, 1], 0.4) == pytest.approx([0.0, 0.52, 0.0, 1.3]), "two trajectories"
+    assert discounted([1.0, 0.0, 2.0, 4.0], [None, 0, 0, 2], 0.5) == [2.0, 0.0, 4.0, 4.0], "the mean of two that go on"
+
+
+def test_a_turn_whose_continuation_is_not_known_is_left_out_and_not_punished():
+    assert discounted([1.0, None, 1.0], [None, 0, 1], 0.5) == [None, None, 1.0]
+    assert discounted([1.0, None, 1.0], [None, 0, 1], 0.0) == [1.0, None, 1.0], "nothing later counts"
+    assert discounted([1.0, None, 3.0], [None, 0, 0], 0.5) == [2.5, None, 3.0], "the other one is known"
+
+
+def wrote(number, parent=None, role="coder", advice=None):
+    """The N-th answer of a problem, as a row and, where it is a kernel, as the attempt that was judged."""
+    draft = Draft(f"t/{number}", Question([], parent, role, advice), Answer(text=""))
+    verdict = Verdict(task_id="t", candidate="c", status="incorrect", stage="ran", dialect="cpp", device="cpu")
+    return draft, Attempt(draft, draft.completion, verdict)
+
+
+def test_an_action_goes_on_from_the_one_whose_kernel_it_is_about():
+    """A first action, a kernel that is repaired, and then two actions on the same kernel, and `stop`."""
+    first, _ = wrote(0, role="macro")
+    _, wrong = wrote(1, advice=first)
+    _, repaired = wrote(2, wrong)
+    second, _ = wrote(3, repaired, "macro")
+    _, worse = wrote(4, repaired, advice=second)
+    third, _ = wrote(5, repaired, "macro")
+    _, better = wrote(6, repaired, advice=third)
+    stop, _ = wrote(7, better, "macro")
+    rows = [Row(first, wrong), Row(second, worse), Row(third, better), Row(stop, better)]
+    assert parents_of(rows) == [None, 0, 0, 2]
+    assert [row.turn for row in rows] == [0, 2, 2, 3], "the turns of the kernels that carry them out"
+
+
+def by_hand(returns, turns, group_size, baseline):
     """The definitions, row by row."""
     found = []
     for row, own in enumerate(returns):
@@ -34,7 +71,7 @@ def by_hand(returns, group_size, num_turns, baseline):
         rows = {
             "group": group,
             "leave_one_out": [other for other in group if other != row],
-            "turn_leave_one_out": [o for o in group if o != row and o % num_turns == row % num_turns],
+            "turn_leave_one_out": [o for o in group if o != row and turns[o] == turns[row]],
             "batch": range(len(returns)),
         }[baseline]
         known = [returns[other] for other in rows if not math.isnan(returns[other])]
@@ -43,33 +80,35 @@ def by_hand(returns, group_size, num_turns, baseline):
 
 
 BATCHES = {
-    "two groups of two trajectories of two turns": ([1.0, 0.0, 3.0, 2.0, 0.5, 0.5, 0.25, 1.0], 4, 2),
-    "rows left out": ([1.0, NAN, 3.0, 2.0, NAN, NAN, NAN, 1.0], 4, 2),
-    "zero variance": ([1.0] * 4, 4, 2),
-    "groups of one": ([1.0, 2.0], 1, 1),
+    "two groups of two trajectories of two turns": ([1.0, 0.0, 3.0, 2.0, 0.5, 0.5, 0.25, 1.0], [0, 1] * 4, 4),
+    "answers side by side": ([1.0, 0.0, 3.0, 2.0, 0.5, 0.5, 0.25, 1.0], [0, 0, 0, 1] * 2, 4),
+    "rows left out": ([1.0, NAN, 3.0, 2.0, NAN, NAN, NAN, 1.0], [0, 1] * 4, 4),
+    "zero variance": ([1.0] * 4, [0, 1] * 2, 4),
+    "groups of one": ([1.0, 2.0], [0, 0], 1),
 }
 
 
 @pytest.mark.parametrize("baseline", ["group", "leave_one_out", "turn_leave_one_out", "batch"])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_advantages_are_their_definition(batch, baseline):
-    returns, size, turns = BATCHES[batch]
-    found = advantages(torch.tensor(returns), size, turns, baseline, "none")
-    assert found.tolist() == pytest.approx(by_hand(returns, size, turns, baseline))
+    returns, turns, size = BATCHES[batch]
+    found = advantages(torch.tensor(returns), torch.tensor(turns), size, baseline, "none")
+    assert found.tolist() == pytest.approx(by_hand(returns, turns, size, baseline))
 
 
 def test_leave_one_out_is_the_groups_times_n_over_n_minus_one():
     """GRPO's own-sample mean shrinks gradients by 1 - 1/N (Dr. Kernel)."""
-    returns = torch.tensor([1.0, 0.0, 3.0, 2.0])
-    group, others = (advantages(returns, 4, 1, name, "none") for name in ("group", "leave_one_out"))
+    returns, turns = torch.tensor([1.0, 0.0, 3.0, 2.0]), torch.zeros(4, dtype=torch.int64)
+    group, others = (advantages(returns, turns, 4, name, "none") for name in ("group", "leave_one_out"))
     assert torch.allclose(others * (1 - 1 / 4), group)
 
 
 def test_they_are_scaled_as_the_trainer_scales():
     returns = [1.0, 0.0, 3.0, 2.0, 0.5, 0.5, 0.25, 1.0]
-    whole = advantages(torch.tensor(returns), 4, 2, "group", "batch")
+    turns = torch.tensor([0, 1] * 4)
+    whole = advantages(torch.tensor(returns), turns, 4, "group", "batch")
     assert whole[0] == pytest.approx((1.0 - 1.5) / (stdev(returns) + 1e-4))
-    group = advantages(torch.tensor(returns), 4, 2, "group", "group")
+    group = advantages(torch.tensor(returns), turns, 4, "group", "group")
     assert group[0] == pytest.approx((1.0 - 1.5) / (stdev(returns[:4]) + 1e-4))
 
 
@@ -100,6 +139,18 @@ def test_rows_are_the_turns_of_trajectories(train):
     assert log[0]["attempts"] == 1.0 and "correct/turn1" in log[0]
 
 
+def test_answers_side_by_side_are_no_turns(train):
+    """Two trajectories of two turns each fill the rows of one, in the order in which they were asked."""
+    words = ("strategy.trajectories=2", "strategy.max_turns=2", "grpo.turns.rows=4", "reward=rule")
+    records, log = train("strategy=refine", *words, "grpo.trainer.max_steps=1")
+    assert [record.turn for record in records] == [0, 0, 1, 1]
+    assert [record.parent for record in records] == [None, None, "grpo/0/0", "grpo/0/1"]
+    scores = [record.reward for record in records]
+    expected = [scores[0] + 0.4 * scores[2], scores[1] + 0.4 * scores[3], *scores[2:]]
+    assert [record.rewards["return"] for record in records] == pytest.approx(expected)
+    assert {"correct/turn0", "correct/turn1"} <= log[0].keys() and "correct/turn2" not in log[0]
+
+
 def test_a_trajectory_that_ends_early_is_left_out_of_the_baseline(train):
     records, log = train("strategy=best_of_n", "strategy.n=1", "grpo.turns.rows=2", "reward=rule")
     assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in (0, 2)]
@@ -126,7 +177,8 @@ def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch):
 def test_two_ranks_train_through_a_strategy(tiny, tmp_path):
     """One group of four trajectories, two on each rank: the main rank judges all of them, and both learn the same."""
     words = ["grpo.trainer.per_device_train_batch_size=8", "grpo.trainer.num_generations=8", "grpo.trainer.max_steps=2"]
-    cfg = training_config(tmp_path, *tiny, *REFINE, *words, "executor.timing=false", "launcher.processes=2")
+    words += ["grpo.turns.baseline=turn_leave_one_out", "executor.timing=false", "launcher.processes=2"]
+    cfg = training_config(tmp_path, *tiny, *REFINE, *words)
     run_stage("grpo", cfg)
     records = list(Ledger(tmp_path / "grpo" / "records"))
     assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(8)]
@@ -134,6 +186,18 @@ def test_two_ranks_train_through_a_strategy(tiny, tmp_path):
     assert {record.task_id for record in records[:8]} == {records[0].task_id}, "a group is whole"
     log = read_log(tmp_path / "grpo" / LOG)
     assert log[0]["attempts"] == 1.0 and all(math.isfinite(entry["loss"]) for entry in log if "loss" in entry)
+
+
+@pytest.mark.slow
+def test_a_curriculum_draws_groups_that_two_ranks_share(tiny, tmp_path):
+    """One group of four completions a step, two on each rank: no rank has a whole group."""
+    words = ["grpo.trainer.per_device_train_batch_size=4", "grpo.trainer.num_generations=4", "grpo.trainer.max_steps=2"]
+    chosen = ["curriculum=pass_rate", "reward=rule", "executor.timing=false", "launcher.processes=2"]
+    run_stage("grpo", training_config(tmp_path, *tiny, *words, *chosen))
+    records = list(Ledger(tmp_path / "grpo" / "records"))
+    assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(4)]
+    tasks = [{record.task_id for record in records if record.step == step} for step in range(2)]
+    assert [len(each) for each in tasks] == [1, 1] and tasks[0] != tasks[1], "a group is whole; a new task comes next"
 
 
 def test_a_curriculum_goes_on_where_a_killed_training_was(train, monkeypatch, tmp_path):

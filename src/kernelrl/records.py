@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kernelrl import __version__
 from kernelrl.verdict import Verdict
 
 SCHEMA_VERSION = 1
@@ -90,6 +91,23 @@ class Record(BaseModel):
     """How many attempts on the task this one builds on, counted along its parents; 0: on none."""
     parent: str | None = None
     """Id of the record that this attempt goes on from; None: of none."""
+
+    @classmethod
+    def of(cls, id: str, policy: str, prompt: str, completion: str, verdict: Verdict, **others: Any) -> Record:
+        """The record of a new verdict, with all that follows from it, from the id and from this version of kernelrl.
+
+        Args:
+            id: begins with the stage; where it does not, `others` names it.
+            others: the remaining fields, as far as they are known.
+        """
+        follows: dict[str, Any] = {
+            "stage": id.partition("/")[0],
+            "step": 0,
+            "task_id": verdict.task_id,
+            "machine": verdict.machine,
+            "version": __version__,
+        }
+        return cls(id=id, policy=policy, prompt=prompt, completion=completion, verdict=verdict, **(follows | others))
 
     def to_columns(self) -> dict[str, Any]:
         """The fields as `COLUMNS` has them."""

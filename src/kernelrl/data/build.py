@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from sys import intern
 from typing import Any
 
 from omegaconf import DictConfig
@@ -22,6 +23,7 @@ from omegaconf import DictConfig
 from kernelrl.data import card, manifest
 from kernelrl.data.preferences import labels, pairs, refinements
 from kernelrl.data.selection import Pool, Select, Selection, Triple
+from kernelrl.data.stored import StoredColumn, StoredTasks, TasksById
 from kernelrl.data.tables import (
     LABEL_COLUMNS,
     LABELS_TRAIN,
@@ -69,19 +71,17 @@ def build(
     Raises:
         UserError: the selector chose no triple, or no task.
     """
-    splits: dict[str, list[Task]] = {"train": [], "heldout": []}
-    for row in iterate_table(verified / TASKS):
-        splits[row["split"]].append(Task.model_validate_json(row["task"]))
-    tasks = {task.id: task for split in splits.values() for task in split}
+    tasks, kernels = TasksById(verified / TASKS), StoredColumn(verified / PROPOSALS, "kernel")
+    train, held_out = (StoredTasks(verified / TASKS, split) for split in ("train", "heldout"))
     proposals = _measure(cfg, verified, tasks, count_tokens)
-    selection = select(Pool(proposals.train, cfg.seed))
+    selection = select(Pool(proposals.train, cfg.seed, tasks, kernels))
     if not len(selection) and cfg.curate.num_triples != 0:
         raise UserError(f"selection {cfg.selection.name} chose none of the {len(proposals.train)} verified triples")
     chosen = {triple.index: name for name, triples in selection.chosen.items() for triple in triples}
     heldout = {triple.index: "correct" for triple in proposals.heldout}
-    kept = [task for task in splits["train"] if selection.tasks is None or task.id in selection.tasks]
-    if not kept:
-        raise UserError(f"selection {cfg.selection.name} keeps none of the {len(splits['train'])} training tasks")
+    num_kept = sum(selection.tasks is None or task.id in selection.tasks for task in train)
+    if not num_kept:
+        raise UserError(f"selection {cfg.selection.name} keeps none of the {len(train)} training tasks")
 
     def sft_rows(criteria: Mapping[int, str]) -> Iterator[Row]:
         for index, row in enumerate(iterate_table(verified / PROPOSALS)):
@@ -93,15 +93,16 @@ def build(
                     repair = row | turn | {"reasoning_tokens": count_tokens(turn["reasoning"]), "selected_by": "repair"}
                     yield sft_row(tasks[row["task_id"]], repair, cfg.prompt.style) | {"prompt": turn["prompt"]}
 
-    def task_rows(wanted: Iterable[Task]) -> Iterator[Row]:
-        for task in wanted:
-            solved = proposals.solved.get(task.id)
-            yield task_row(task, cfg.dialect, cfg.prompt.style, proposals.difficulty.get(task.id), solved)
+    def task_rows(split: StoredTasks, wanted: frozenset[str] | None) -> Iterator[Row]:
+        for task in split:
+            if wanted is None or task.id in wanted:
+                solved = proposals.solved.get(task.id)
+                yield task_row(task, cfg.dialect, cfg.prompt.style, proposals.difficulty.get(task.id), solved)
 
     num_rows = write_table(folder / SFT_TRAIN, sft_rows(chosen), SFT_COLUMNS)
     write_table(folder / SFT_HELDOUT, sft_rows(heldout), SFT_COLUMNS)
-    write_table(folder / TASKS_TRAIN, task_rows(kept), TASK_COLUMNS)
-    write_table(folder / TASKS_HELDOUT, task_rows(splits["heldout"]), TASK_COLUMNS)
+    write_table(folder / TASKS_TRAIN, task_rows(train, selection.tasks), TASK_COLUMNS)
+    write_table(folder / TASKS_HELDOUT, task_rows(held_out, None), TASK_COLUMNS)
     further = {}
     for name, rows, columns in (
         (PREFERENCES_TRAIN, pairs, PREFERENCE_COLUMNS),
@@ -120,7 +121,7 @@ def build(
     summary = (
         read_figures(verified)
         | _count(proposals, selection, chosen)
-        | {"tasks_train": len(kept), "preferences": 0, "labels": 0, "refinements": 0}
+        | {"tasks_train": num_kept, "preferences": 0, "labels": 0, "refinements": 0}
         | {"repairs": num_rows - len(chosen), **further}
     )
     write_json(folder / "summary.json", summary)
@@ -153,21 +154,22 @@ def _measure(cfg: DictConfig, verified: Path, tasks: Mapping[str, Task], count_t
     lengths: defaultdict[str, list[int]] = defaultdict(list)
     right: defaultdict[str, list[bool]] = defaultdict(list)
     tokens: list[int] = []
-    columns = ("split", "task_id", "dialect", "teacher", "kernel_level", "reasoning", "kernel", "verdict")
+    columns = ("split", "task_id", "dialect", "teacher", "kernel_level", "reasoning", "verdict")
     for index, row in enumerate(iterate_table(verified / PROPOSALS, columns)):
+        id = intern(row["task_id"])  # a row has its own copy of every string
         tokens.append(count_tokens(row["reasoning"]))
-        lengths[row["task_id"]].append(tokens[-1])
+        lengths[id].append(tokens[-1])
         if row["verdict"]["status"] not in ("infrastructure", "not_run"):
-            right[row["task_id"]].append(row["verdict"]["status"] == "correct")
+            right[id].append(row["verdict"]["status"] == "correct")
         if row["verdict"]["status"] == "correct" and tokens[-1] >= cfg.curate.min_reasoning:
             speedup = row["verdict"]["speedup"]
             triple = Triple(
                 index=index,
-                task=tasks[row["task_id"]],
-                dialect=row["dialect"],
-                kernel=row["kernel"],
+                task_id=id,
+                category=intern(tasks[id].category),
+                dialect=intern(row["dialect"]),
                 tokens=tokens[-1],
-                teacher=row["teacher"],
+                teacher=intern(row["teacher"]),
                 level=row.get("kernel_level"),
                 speedup=None if speedup is None else Speedup(**speedup),
             )
@@ -245,9 +247,9 @@ def _count(proposals: _Proposals, selection: Selection, chosen: Mapping[int, str
         "selected_by": {name: len(triples) for name, triples in selection.chosen.items()},
         "triples": len(rows),
         "triples_heldout": len(proposals.heldout),
-        "triples_by_category": _ordered(triple.task.category for triple in rows),
+        "triples_by_category": _ordered(triple.category for triple in rows),
         "triples_by_dialect": _ordered(triple.dialect for triple in rows),
-        "triples_by_difficulty": _ordered(proposals.difficulty[triple.task.id] for triple in rows),
+        "triples_by_difficulty": _ordered(proposals.difficulty[triple.task_id] for triple in rows),
     }
 
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 from huggingface_hub import DatasetCardData
@@ -21,6 +21,16 @@ CONTAMINATION = "contamination.json"
 BLUE = "#2a6fb0"
 
 
+class _Figures(NamedTuple):
+    """What the card counts of a row."""
+
+    category: str
+    dialect: str
+    tokens: int
+    status: str
+    speedup: float | None
+
+
 def write(folder: Path, name: str, summary: Mapping[str, Any]) -> None:
     """Write `README.md` and `plots/` from the tables that are in the folder.
 
@@ -28,11 +38,15 @@ def write(folder: Path, name: str, summary: Mapping[str, Any]) -> None:
         name: of the data set.
         summary: the counts of `summary.json`; those that it lacks are left out.
     """
-    rows = list(iterate_table(folder / SFT_TRAIN, ("category", "dialect", "reasoning_tokens", "verdict")))
+    rows = [
+        _Figures(row["category"], row["dialect"], row["reasoning_tokens"], row["verdict"]["status"], median)
+        for row in iterate_table(folder / SFT_TRAIN, ("category", "dialect", "reasoning_tokens", "verdict"))
+        for median in [row["verdict"]["speedup"] and row["verdict"]["speedup"]["median"]]
+    ]
     plots = _write_plots(folder / "plots", rows, summary)
     tables = {path.stem: pq.ParquetFile(path).metadata.num_rows for path in sorted(folder.glob("*.parquet"))}
     parts = [
-        f"---\n{_front_matter(folder, name, {row['dialect'] for row in rows}, tables)}\n---",
+        f"---\n{_front_matter(folder, name, {row.dialect for row in rows}, tables)}\n---",
         f"# {name}",
         "PyTorch programs and kernels that replace them, with the reasoning that leads there; both are Python source "
         f"in KernelBench's format. Kernels were judged by kernelrl's executor: {_statuses(rows)}.",
@@ -109,8 +123,8 @@ def _markdown(header: Sequence[str], rows: Any) -> str:
     )
 
 
-def _statuses(rows: Iterable[Mapping[str, Any]]) -> str:
-    counts = Counter(row["verdict"]["status"] for row in rows)
+def _statuses(rows: Iterable[_Figures]) -> str:
+    counts = Counter(row.status for row in rows)
     return ", ".join(f"{number:,} {status}" for status, number in counts.most_common()) or "none is in this set"
 
 
@@ -153,16 +167,16 @@ def _contamination(path: Path) -> list[str]:
     ]
 
 
-def _write_plots(folder: Path, rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _write_plots(folder: Path, rows: Sequence[_Figures], summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(title, file name) of every plot for which there is something to show."""
     folder.mkdir(parents=True, exist_ok=True)
-    speedups = [row["verdict"]["speedup"]["median"] for row in rows if row["verdict"]["speedup"]]
+    speedups = [row.speedup for row in rows if row.speedup is not None]
     dropped = Counter(summary.get("tasks_dropped", {}))
     dropped.update({status: n for status, n in summary["proposals_by_status"].items() if status != "correct"})
     dropped["not selected"] = summary["verified"] - summary["triples"]
     plots = {
-        "categories": ("Rows by category", _bars(Counter(row["category"] or "unknown" for row in rows))),
-        "reasoning": ("Length of the reasoning (in tokens)", _histogram([row["reasoning_tokens"] for row in rows])),
+        "categories": ("Rows by category", _bars(Counter(row.category or "unknown" for row in rows))),
+        "reasoning": ("Length of the reasoning (in tokens)", _histogram([row.tokens for row in rows])),
         "speedups": ("Speedup over eager PyTorch (median)", _histogram(speedups)),
         "dropped": ("What was dropped, and why", _bars(+dropped)),
     }

@@ -18,11 +18,11 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from kernelrl import __version__
 from kernelrl.candidate import Candidate, Completion
 from kernelrl.console import track
 from kernelrl.data.mutation import UNBUILT, Change, changes
 from kernelrl.data.preferences import FAILED
+from kernelrl.data.stored import TasksById
 from kernelrl.data.tables import PROPOSALS, TASKS, Row, iterate_table
 from kernelrl.data.teachers import Proposal
 from kernelrl.errors import UserError
@@ -64,9 +64,7 @@ def make(cfg: DictConfig, verified: Path, settings: Mapping[str, Any]) -> dict[s
         raise UserError(f"curate.repairs={share}: give the share of second turns among the examples, 0 to below 1")
     if share == 0:
         return {}
-    tasks = {
-        task.id: task for task in (Task.model_validate_json(row["task"]) for row in iterate_table(verified / TASKS))
-    }
+    tasks = TasksById(verified / TASKS)
     right = [
         row
         for row in iterate_table(verified / PROPOSALS)
@@ -155,17 +153,12 @@ def _second_turn(cfg: DictConfig, task: Task, row: Row, change: Change, id: str,
 
 
 def _record(cfg: DictConfig, task: Task, row: Row, change: Change, id: str, verdict: Verdict) -> Record:
-    return Record(
+    return Record.of(
         id=id,
-        stage="curate",
-        step=0,
         policy=f"mutation: {change.rule}",
-        task_id=task.id,
         prompt=to_text(build_prompt(task, row["dialect"], cfg.prompt.style)),
         completion=row["completion"].replace(row["kernel"], change.source),
         verdict=verdict,
-        machine=verdict.machine,
-        version=__version__,
     )
 
 

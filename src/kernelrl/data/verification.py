@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from threading import Lock
 
-from kernelrl import __version__
 from kernelrl.candidate import Candidate
 from kernelrl.console import track
 from kernelrl.data.teachers import Proposal, Teacher
@@ -119,17 +118,12 @@ class Verifier:
         ]
         for index, verdict in self._executor.stream(requests):
             proposed = pending[index]
-            record = Record(
+            record = Record.of(
                 id=proposed.id,
-                stage="curate",
-                step=0,
                 policy=proposed.teacher,
-                task_id=proposed.task.id,
                 prompt=to_text(build_prompt(proposed.task, proposed.dialect, self._style)),
                 completion=proposed.proposal.completion(),
                 verdict=verdict,
-                machine=verdict.machine,
-                version=__version__,
             )
             with self._lock:
                 self._ledger.append([record])

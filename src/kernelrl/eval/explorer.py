@@ -69,7 +69,7 @@ def _pack(by_task: Mapping[str, Mapping[str, Sequence[Record]]]) -> str:
     texts: dict[str, int] = {}
     samples = {
         id: [
-            _sample(name, number, record, texts)
+            _sample(name, _number(number, record), record, texts)
             for name, group in groups.items()
             for number, record in enumerate(group)
         ]
@@ -86,7 +86,12 @@ def _cell(samples: Sequence[Record]) -> tuple[int, int, float | None]:
     return len(verdicts), sum(verdict.correct for verdict in verdicts), max(speedups, default=None)
 
 
-def _sample(policy: str, number: int, record: Record, texts: dict[str, int]) -> dict[str, Any]:
+def _number(number: int, record: Record) -> str:
+    """Of several attempts of a trajectory (`…/TASK/SAMPLE/N`): the sample, and the turn from 1."""
+    return str(number) if record.turn is None else f"{record.id.split('/')[-2]}, turn {record.turn + 1}"
+
+
+def _sample(policy: str, number: str, record: Record, texts: dict[str, int]) -> dict[str, Any]:
     verdict, completion = record.verdict, Completion.parse(record.completion)
     shown = completion.source or completion.answer or "(nothing)"
     shown = shown if len(shown) <= MAX_CHARS else f"{shown[:MAX_CHARS]}\n… {len(shown) - MAX_CHARS} more characters"

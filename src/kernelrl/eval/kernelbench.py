@@ -224,22 +224,14 @@ def _judge(
 
 
 def _record(sample: Sample, request: Request, verdict: Verdict) -> Record:
-    from kernelrl import __version__
-
     assert request.candidate is not None
-    return Record(
+    return Record.of(
         id=sample.path.stem,
         stage="eval",
-        step=0,
         policy=sample.path.parent.name,
-        task_id=request.task.id,
         prompt="",
         completion=request.candidate.source,
         verdict=verdict,
-        rewards={},
-        reward=None,
-        machine=verdict.machine,
-        version=__version__,
     )
 
 

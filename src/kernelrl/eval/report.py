@@ -32,6 +32,7 @@ from kernelrl.eval.explorer import make_explorer
 from kernelrl.eval.metrics import RATES
 from kernelrl.eval.results import read_results
 from kernelrl.eval.stage import RECORDS, RESULTS
+from kernelrl.eval.story import choose_story
 from kernelrl.records import Ledger, Record, write_atomically
 from kernelrl.stage_folder import LOG, read_log
 from kernelrl.training.hacking import alarms
@@ -114,6 +115,7 @@ def render(
         explorer=make_explorer(results["tasks"], records),
         contamination=contamination,
         samples=choose_samples(records),
+        story=tell_story(list(records.values())[-1]),
         code_styles={
             theme: Markup(HtmlFormatter(style=style).get_style_defs(".code"))
             for theme, style in (("light", "friendly"), ("dark", "github-dark"))
@@ -156,6 +158,12 @@ def choose_samples(records: Mapping[str, Sequence[Record]]) -> list[Sample]:
         shown.append((f"Typical failure ({count} of {len(last)} samples)", record))
     shown += [("Illegal", record) for record in _illegal(records)]
     return [Sample(title, record, Completion.parse(record.completion)) for title, record in shown]
+
+
+def tell_story(records: Sequence[Record]) -> list[Sample]:
+    """The turns of one trajectory of a strategy."""
+    turns = choose_story(records)
+    return [Sample(f"Turn {turn}", record, Completion.parse(record.completion)) for turn, record in enumerate(turns, 1)]
 
 
 def _best(records: Sequence[Record]) -> list[Record]:

@@ -100,6 +100,8 @@ class PolicyResults(Group):
     """Lists in the order of `tasks`."""
     reasoning: Reasoning | None = None
     """Null: written by a version that did not look."""
+    seconds_per_solved: float | None = None
+    """Seconds of sampling and judging for each task that a sample solves; null: not known, or nothing was solved."""
 
 
 class Comparison(BaseModel):
@@ -141,8 +143,8 @@ def read_results(path: Path) -> Results:
     version = content.get("schema_version") if isinstance(content, Mapping) else None
     if version is None:
         raise UserError(
-            f"{file}: has no schema_version: it is of an earlier version of kernelrl, or no results; run the same "
-            "kernelrl eval again, which samples nothing again"
+            f"{file}: has no schema_version: it is of an earlier version of kernelrl, or no results; judge its "
+            f"completions anew, without sampling: kernelrl eval rejudge={file.parent} output_dir=OTHER"
         )
     if version != SCHEMA_VERSION:
         raise UserError(f"{file}: schema_version {version}; this version of kernelrl reads {SCHEMA_VERSION}")

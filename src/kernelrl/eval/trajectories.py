@@ -60,7 +60,6 @@ def sample(
     if ledger.skipped:
         log.warning("%s: %d torn or corrupt line(s) skipped; judging them again", ledger.folder, ledger.skipped)
     setting = runner.Setting(
-        stage="eval",
         strategy=strategy,
         policies={CODER: policy},
         names={CODER: name},

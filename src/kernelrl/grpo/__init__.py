@@ -181,8 +181,8 @@ def run(cfg: DictConfig) -> Path:
                 rollout_func=rollout,
             )
             if isinstance(trainer, TurnsGRPOTrainer):
-                trainer.baseline, trainer.num_turns = turns.baseline, turns.rows if through else 1
-            if curriculum is not None or groups.resample or groups.replay is not None:
+                trainer.baseline = turns.baseline
+            if curriculum is not None or groups.replaces_groups:
                 trainer.groups = choice
             if (checkpoint := ranks.from_main(lambda: last_checkpoint(stage.path / CHECKPOINTS))) is not None:
                 choice.load(checkpoint)

@@ -3,12 +3,14 @@
 Completions may come from a policy that is a few steps old: `max_staleness` bounds how many, older ones are dropped, and
 the log has the mean and the largest (`sample/staleness_*`). Rewards are computed in a process of TRL's own, which has
 the executor and writes the ledger. Not covered: strategies over turns, rewards of a plan, a KL term, validation, a
-verifier and judging ahead. Written from TRL's source; not run on GPUs yet.
+verifier, a curriculum, other baselines, what replaces groups or adjusts rewards, and judging ahead. Written from TRL's
+source; not run on GPUs yet.
 """
 
 from __future__ import annotations
 
 import atexit
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import datasets
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from peft import PeftConfig
 from pydantic import BaseModel, ConfigDict, Field
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Trainer, TrainerCallback, TrainingArguments
@@ -48,6 +50,14 @@ from kernelrl.training.lengths import keep_short_prompts
 FIXED = {"beta": 0.0, "num_iterations": 1, "loss_type": "dapo", "scale_rewards": "none"}
 """Fields of `trl.GRPOConfig` that this trainer has not: what it does instead. It divides advantages by the deviation of
 their group, which `Unscaled` takes back."""
+DEFAULTS = {
+    "turns.baseline": "group",
+    "groups.resample": 0,
+    "groups.replay": None,
+    "adjust.overlong": None,
+    "adjust.coverage": None,
+}
+"""Settings of `grpo` that this trainer does not carry out, with the values that ask for nothing."""
 
 
 class Asynchronous(BaseModel):
@@ -112,6 +122,11 @@ def check(cfg: DictConfig, settings: Asynchronous) -> None:
         raise UserError("grpo.asynchronous: not with DeepSpeed; use parallel=fsdp2 or parallel=ddp")
     if "verifier" in cfg:
         raise UserError("verifier: not with grpo.asynchronous; leave it out")
+    if "curriculum" in cfg:
+        raise UserError("curriculum: not with grpo.asynchronous, where TRL draws the tasks; leave it out")
+    for name, value in DEFAULTS.items():
+        if (given := OmegaConf.select(cfg.grpo, name)) != value:
+            raise UserError(f"grpo.{name}={given}: not with grpo.asynchronous; leave it out")
     if cfg.grpo.trainer.get("eval_strategy", "no") != "no":
         raise UserError("grpo.trainer.eval_strategy: not with grpo.asynchronous; leave it out")
     make_arguments(
@@ -259,7 +274,9 @@ class Unscaled:
     def get(self, *args: Any, **kwargs: Any) -> Any:
         """The next sample of the queue."""
         sample = self._queue.get(*args, **kwargs)
-        sample.advantage *= sample.metrics["reward_std"]
+        deviation = sample.metrics["reward_std"]
+        if math.isfinite(deviation):  # NaN where no completion of the group has a reward; then the advantages are 0
+            sample.advantage *= deviation
         return sample
 
     def __getattr__(self, name: str) -> Any:

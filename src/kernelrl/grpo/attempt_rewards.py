@@ -8,13 +8,11 @@ from typing import Any
 
 from transformers import TrainerState
 
-from kernelrl import __version__
 from kernelrl.grpo.adjusting import Adjusted, adjusted, adjustment_figures
 from kernelrl.grpo.figures import batch_figures, group_figures
 from kernelrl.grpo.returns import discounted
 from kernelrl.grpo.reward_function import RewardFunction
-from kernelrl.grpo.rollout import Rollout
-from kernelrl.policies.prompts import to_text
+from kernelrl.grpo.rollout import Rollout, parents_of
 from kernelrl.records import Record
 
 
@@ -51,58 +49,45 @@ class AttemptRewardFunction(RewardFunction):
             if row is not None and row.attempt is not None
         }
         self.ledger.append(
-            Record(
+            Record.of(
                 id=names[attempt.id],
-                stage="grpo",
                 step=step,
                 policy=self.policy,
-                task_id=attempt.verdict.task_id,
-                prompt=to_text(attempt.draft.question.messages),
-                completion=attempt.completion.text,
-                finish=attempt.draft.answer.finish,
-                prompt_tokens=attempt.draft.answer.prompt_tokens,
-                completion_tokens=attempt.draft.answer.completion_tokens,
-                verdict=attempt.verdict,
                 rewards=score.parts | parts.get(attempt.id, {}),
                 reward=score.total,
                 opinion=opinion,
-                machine=attempt.verdict.machine,
-                version=__version__,
                 strategy=rollout.strategy.name,
-                turn=attempt.turn,
                 parent=names[attempt.parent.id] if attempt.parent else None,
+                **attempt.fields,
             )
             for attempt, score, opinion in zip(made, scores, opinions, strict=True)
         )
-        size, rows = rollout.turns.rows, rollout.rows
+        rows = rollout.rows
         right = [row is not None and row.attempt is not None and row.attempt.verdict.correct for row in rows]
         figures = batch_figures(verdicts, scores) if made else {}
         figures |= group_figures(ids, scores) | self._similarity(parsed, ids) | self._observe(step, ids, verdicts)
-        filled = [row for row, each in enumerate(rows) if each is not None]
+        turns = [None if row is None else row.turn for row in rows]
+        filled = [turn for turn in turns if turn is not None]
         figures |= {"attempts": len(filled) / len(rows), "dropped_turns": float(rollout.dropped)}
         figures |= adjustment_figures(changed)
-        for turn in range(size):
-            here = [right[row] for row in filled if row % size == turn]
-            if here:
-                figures[f"correct/turn{turn}"] = fmean(here)
+        for turn in sorted(set(filled)):
+            figures[f"correct/turn{turn}"] = fmean(ok for ok, each in zip(right, turns, strict=True) if each == turn)
         broken = self._broken(verdicts, interval=step // max(trainer_state.logging_steps, 1))
         for name, value in (*figures.items(), *broken):
             log_metric(name, value)
         self.plans = [None] * len(rows)
-        self.solved = right
+        self.solved, self.turns = right, [turn or 0 for turn in turns]
         return [change.reward for change in changed]
 
     def _returns(self, totals: Mapping[str, float | None], names: Mapping[str, str]) -> list[Adjusted]:
         """The discounted return of every row, with its changes; an answer of which nothing came scores 0."""
         rollout, size = self.rollout, self.rollout.turns.rows
-        scores = [
-            None if row is None else 0.0 if row.attempt is None else totals[row.attempt.id] for row in rollout.rows
-        ]
-        returns = [
-            each
-            for first in range(0, len(scores), size)
-            for each in discounted(scores[first : first + size], rollout.turns.gamma)
-        ]
+        returns: list[float | None] = []
+        for first in range(0, len(rollout.rows), size):
+            trajectory = [row for row in rollout.rows[first : first + size] if row is not None]
+            scores = [0.0 if row.attempt is None else totals[row.attempt.id] for row in trajectory]
+            returns += discounted(scores, parents_of(trajectory), rollout.turns.gamma)
+            returns += [None] * (size - len(trajectory))  # it had ended
         changed = []
         for row, value in zip(rollout.rows, returns, strict=True):
             if row is None or row.attempt is None:

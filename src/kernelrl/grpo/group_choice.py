@@ -62,14 +62,19 @@ class GroupSettings(BaseModel):
     replay: ReplaySettings | None
     """A buffer of solved hard tasks, whose groups take the place of silent ones; None: there is none."""
 
+    @property
+    def replaces_groups(self) -> bool:
+        """Whether other groups take the place of silent ones."""
+        return self.resample > 0 or self.replay is not None
+
     def check(self, arguments: GRPOConfig) -> None:
-        """Check that every rank has whole groups.
+        """Check that every rank has whole groups, where some are replaced.
 
         Raises:
             UserError: it has not.
         """
         rows = arguments.per_device_train_batch_size * (arguments.steps_per_generation or 1)
-        if (self.resample or self.replay) and rows % (arguments.num_generations or 1):
+        if self.replaces_groups and rows % (arguments.num_generations or 1):
             raise UserError(
                 f"grpo.groups: a rank generates {rows} rows at a time, which are no whole groups of "
                 f"num_generations={arguments.num_generations}; train on fewer ranks, or on a larger batch"
@@ -98,6 +103,8 @@ class GroupChoice:
         size, num = trainer.num_generations, len(inputs)
         assert size is not None
         batch = trainer.generated(inputs if self._curriculum is None else self._draw(trainer, num, 0))
+        if not self._settings.replaces_groups:  # then a group may be shared by several ranks
+            return batch
         silent = silent_groups(trainer.rewards_N, size)
         solved = torch.tensor(trainer.shared.solved, dtype=torch.float).view(-1, size).mean(1).tolist()
         num_silent, rounds = len(silent), 0

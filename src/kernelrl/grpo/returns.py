@@ -1,12 +1,13 @@
 """From the scores of turns to returns, and from returns to advantages.
 
-Shapes: N rows of a batch in groups of G, which are m trajectories of T turns each, one after the other: G = m T. A row
+Shapes: N rows of a batch in groups of G, which are m trajectories of T rows each, one after the other: G = m T. A row
 whose return is NaN was left out (an attempt that could not be judged, a trajectory that had ended) and has advantage 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Literal
 
 import torch
@@ -22,21 +23,30 @@ Baseline = Literal["group", "leave_one_out", "turn_leave_one_out", "batch"]
 """
 
 
-def discounted(scores: Sequence[float | None], gamma: float) -> list[float | None]:
-    """`R_t = sum_{i>=t} gamma^(i-t) s_i` of the turns of one trajectory (Kevin-32B, arXiv 2507.11948, section 3).
+def discounted(scores: Sequence[float | None], parents: Sequence[int | None], gamma: float) -> list[float | None]:
+    """Returns of the turns of one trajectory, `R_t = s_t + gamma mean R_c` over the turns c that go on from t.
+
+    Where each turn goes on from the one before it, this is `sum_{i>=t} gamma^(i-t) s_i` (Kevin-32B, arXiv 2507.11948,
+    section 3). Turns that do not go on from t, such as answers written beside it, add nothing to its return.
 
     Args:
-        scores: s_t; None: not known. Such a turn has no return, and adds nothing to those before it.
+        scores: s_t; None: not known. Such a turn has no return. Neither has one that only turns without a return go on
+            from: what it led to is not known, and to count that as 0 would punish it for an outage.
+        parents: the number of the turn that each goes on from, which is smaller than its own; None: it starts afresh.
     """
-    returns: list[float | None] = []
-    later = 0.0
-    for score in reversed(scores):
-        later = (score or 0.0) + gamma * later
-        returns.append(None if score is None else later)
-    return returns[::-1]
+    returns: list[float | None] = [None] * len(scores)
+    later: list[list[float | None]] = [[] for _ in scores]
+    for turn in reversed(range(len(scores))):
+        score, parent = scores[turn], parents[turn]
+        known = [each for each in later[turn] if each is not None]
+        if score is not None and (known or not later[turn] or gamma == 0):
+            returns[turn] = score + gamma * fmean(known or [0.0])
+        if parent is not None:
+            later[parent].append(returns[turn])
+    return returns
 
 
-def advantages(returns_N: Tensor, group_size: int, num_turns: int, baseline: Baseline, scale: str) -> Tensor:
+def advantages(returns_N: Tensor, turns_N: Tensor, group_size: int, baseline: Baseline, scale: str) -> Tensor:
     """(N,) advantages.
 
     A row that has nothing to be compared with (a group of one, the last trajectory at its turn) has advantage 0, not
@@ -44,8 +54,8 @@ def advantages(returns_N: Tensor, group_size: int, num_turns: int, baseline: Bas
 
     Args:
         returns_N: (N,) NaN: left out.
+        turns_N: (N,) which turn of its trajectory a row is, from 0.
         group_size: G.
-        num_turns: T.
         baseline: see `Baseline`.
         scale: `group`, `batch` or `none`: the standard deviation by which they are divided, as in `GRPOTrainer`.
     """
@@ -55,7 +65,7 @@ def advantages(returns_N: Tensor, group_size: int, num_turns: int, baseline: Bas
     if baseline == "batch":
         cell_N = torch.zeros_like(rows)
     elif baseline == "turn_leave_one_out":
-        cell_N = rows // group_size * num_turns + rows % num_turns
+        cell_N = rows // group_size * (int(turns_N.max()) + 1) + turns_N
     else:
         cell_N = rows // group_size
     num_cells = int(cell_N.max()) + 1

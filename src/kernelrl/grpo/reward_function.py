@@ -12,7 +12,6 @@ from typing import Any
 
 from transformers import TrainerState
 
-from kernelrl import __version__
 from kernelrl.candidate import Completion
 from kernelrl.executor.api import Executor, Request
 from kernelrl.executor.judging.retest import contradicts
@@ -71,6 +70,8 @@ class RewardFunction:
         """Whether the kernels of the last batch were right."""
         self.plans: list[float | None] = []
         """What the plans of the last batch earned, where the reward pays them by themselves."""
+        self.turns: list[int] = []
+        """Which turn of its trajectory each completion of the last batch is, from 0."""
         self.validated: list[tuple[str, float]] | None = None
         """Of a validation that is under way, task id and reward of each completion that has one; None: training."""
         self._validation = Ledger(ledger.folder.parent / "validation" / ledger.folder.name)
@@ -126,20 +127,16 @@ class RewardFunction:
             for score, verdict, tokens, name in zip(scores, verdicts, completion_ids, names, strict=True)
         ]
         ledger.append(
-            Record(
+            Record.of(
                 id=names[index],
-                stage=stage,
                 step=step,
                 policy=self.policy,
-                task_id=tasks[index].id,
                 prompt=to_text(prompts[index]),
                 completion=parsed[index].text,
                 verdict=verdicts[index],
                 rewards=scores[index].parts | changed[index].parts,
                 reward=scores[index].total,
                 opinion=opinions[index],
-                machine=verdicts[index].machine,
-                version=__version__,
             )
             for index in range(len(prompts))
         )
@@ -159,6 +156,7 @@ class RewardFunction:
         for name, value in (*figures.items(), *(broken if self.validated is None else ())):
             log_metric(name, value)
         self.plans = [None if score.total is None else score.plan for score in scores]
+        self.turns = [0] * len(prompts)
         weight = self.reward.plan.weight if self.reward.plan else 0.0
         return [
             None if change.reward is None else change.reward - weight * score.plan
@@ -212,6 +210,8 @@ class SharedRewardFunction:
         """What `RewardFunction.plans` holds, of this rank's completions."""
         self.solved: list[bool] = []
         """The same of `RewardFunction.solved`."""
+        self.turns: list[int] = []
+        """What `RewardFunction.turns` holds, of the completions of all ranks."""
         self.seconds = 0.0
         """That the last batch took, from the first rank that was there."""
 
@@ -247,12 +247,13 @@ class SharedRewardFunction:
         started = time.monotonic()
         parts = ranks.gathered([(prompts, completions, task, completion_ids)])
 
-        def reward_all() -> tuple[list[float | None], list[float | None], list[bool]]:
-            assert self.reward_function is not None
+        def reward_all() -> tuple[list[float | None], list[float | None], list[bool], list[int]]:
+            function = self.reward_function
+            assert function is not None
             all_prompts, all_completions, all_tasks, all_ids = (
                 list(chain(*column)) for column in zip(*parts, strict=True)
             )
-            rewards = self.reward_function(
+            rewards = function(
                 prompts=all_prompts,
                 completions=all_completions,
                 task=all_tasks,
@@ -260,9 +261,9 @@ class SharedRewardFunction:
                 log_metric=log_metric,
                 completion_ids=all_ids,
             )
-            return rewards, self.reward_function.plans, self.reward_function.solved
+            return rewards, function.plans, function.solved, function.turns
 
-        rewards, plans, solved = ranks.from_main(reward_all)
+        rewards, plans, solved, self.turns = ranks.from_main(reward_all)
         self.seconds = time.monotonic() - started
         first = sum(len(part[0]) for part in parts[: ranks.rank()])
         mine = slice(first, first + len(prompts))

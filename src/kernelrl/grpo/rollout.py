@@ -46,7 +46,7 @@ class Turns(BaseModel):
     role: str
     """Whose answers are trained on."""
     gamma: float = Field(ge=0, le=1)
-    """Discount of later turns' scores in the return of a turn."""
+    """Discount of the scores of the turns that go on from a turn, in its return (`returns.py`)."""
     baseline: Baseline
     """What a return is compared with (`returns.py`)."""
     archive_capacity: PositiveInt
@@ -60,6 +60,28 @@ class Row:
     draft: Draft
     attempt: Attempt | None
     """Whose reward it earns; None: it earns nothing, which is 0."""
+
+    @property
+    def turn(self) -> int:
+        """How many attempts the answer builds on: that of its record, where it is a kernel."""
+        parent = self.draft.question.parent
+        return 0 if parent is None else parent.turn + 1
+
+
+def parents_of(rows: Sequence[Row]) -> list[int | None]:
+    """Of the rows of one trajectory, the number of the row that each goes on from; None: it starts afresh.
+
+    That is the nearest of the attempts that it builds on that was the answer of a row, or carried one out.
+    """
+    numbers = {row.draft.id: number for number, row in enumerate(rows)}
+    found: list[int | None] = []
+    for row in rows:
+        attempt, number = row.draft.question.parent, None
+        while attempt is not None and number is None:
+            number = numbers.get(attempt.id, numbers.get(attempt.advice_id or ""))
+            attempt = attempt.parent
+        found.append(number)
+    return found
 
 
 class Judging(Protocol):
@@ -132,7 +154,6 @@ class Rollout:
         problems = [self._problem(prompt, number, step, policy) for number, prompt in enumerate(prompts[::size])]
         playing = {CODER: policy, **self._policies, self.turns.role: policy}
         setting = runner.Setting(
-            stage="grpo",
             strategy=self.strategy,
             policies=playing,
             names=dict.fromkeys(playing, ""),

@@ -37,6 +37,7 @@ class KernelGRPOTrainer(GRPOTrainer):
     """(N,) What this rank's rows of the last batch earned; NaN: left out."""
     _rewards: Tensor
     _scored_s = 0.0
+    """Of generating and scoring all batches of this step so far: with `groups.resample` there are several."""
     _trained_s = 0.0
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Tensor]:
@@ -50,8 +51,9 @@ class KernelGRPOTrainer(GRPOTrainer):
         started = time.monotonic()
         with self._judging_ahead([str(row["task"]) for row in inputs]):
             output: dict[str, Tensor] = super()._generate_and_score_completions(inputs)
-        self._scored_s = time.monotonic() - started
-        generated_s = max(self._scored_s - self.shared.seconds, 1e-6)
+        scored_s = time.monotonic() - started
+        self._scored_s += scored_s
+        generated_s = max(scored_s - self.shared.seconds, 1e-6)
         num_tokens = self.accelerator.gather(output["completion_mask"].sum()).sum().item()
         assert self.model is not None
         metrics = self._metrics["train" if self.model.training else "eval"]

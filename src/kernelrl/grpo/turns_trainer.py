@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from kernelrl.grpo.returns import Baseline, advantages
@@ -12,12 +13,11 @@ class TurnsGRPOTrainer(KernelGRPOTrainer):
     """TRL's trainer with the advantages of `returns.py`; the baseline `group` is TRL's own."""
 
     baseline: Baseline = "group"
-    num_turns = 1
-    """Rows of a trajectory."""
 
     def _set_advantages(self, output: dict[str, Tensor], mine: slice) -> None:
         assert self.num_generations is not None and self.model is not None
         if self.baseline != "group" and self.model.training:
             returns = self._rewards[:, 0]
-            scaled = advantages(returns, self.num_generations, self.num_turns, self.baseline, self.scale_rewards)
+            turns = torch.tensor(self.shared.turns, device=returns.device)
+            scaled = advantages(returns, turns, self.num_generations, self.baseline, self.scale_rewards)
             output["advantages"] = scaled[mine]

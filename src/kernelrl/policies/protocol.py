@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from kernelrl.policies.prompts import Message
 
@@ -39,6 +39,12 @@ class Answer:
     """Of a failure, why the policy takes no such question, however often it is asked; None: it may answer next time."""
     cached: bool = False
     """Read from a cache of answers: it cost nothing this time."""
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """What a record says of it beside its text."""
+        names = ("finish", "prompt_tokens", "completion_tokens")
+        return {name: getattr(self, name) for name in names}
 
 
 class Policy(Protocol):

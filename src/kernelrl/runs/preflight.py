@@ -48,7 +48,7 @@ def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> No
                 f"reward {reward.name} asks a verifier, and there is none; add verifier=endpoint verifier.model=…"
             )
     if "eval" in waiting and "import" not in cfg:
-        from kernelrl.eval.stage import read_settings
+        from kernelrl.eval.settings import read_settings
 
         read_settings(cfg.eval)
     if "search" in waiting:

@@ -101,7 +101,7 @@ STAGES = {
         ),
         examples=(
             "kernelrl eval recipe=toy",
-            "kernelrl eval recipe=toy eval.samples=16 eval.folder=outputs/k16",
+            "kernelrl eval channel=hpc output_dir=outputs/hpc sft.folder=outputs/toy/sft grpo.folder=outputs/toy/grpo",
             "kernelrl eval import=kernelbench_run runs/NAME import.problems=KernelBench executor=kernelbench",
         ),
         inputs=("curate", "sft", "grpo"),

@@ -199,7 +199,6 @@ def _search(
     archive = Archive(settings.archive.folder, settings.archive.capacity)
     with _open(cfg, settings, sampling) as (policies, executor), track(len(problems), "search") as progress:
         setting = runner.Setting(
-            stage="search",
             strategy=strategy,
             policies=policies,
             names={role: Path(each.model).name for role, each in sampling.items()},

@@ -4,8 +4,9 @@ Source: CUDA-L1 (arXiv 2507.14111). Two exemplars come from different score buck
 drawn with probability `exp((s_i - mean s) / tau) / sum_j exp((s_j - mean s) / tau)`, s_i being its mean score, and a
 kernel within it uniformly. The policy is asked for performance analysis, then design, then code.
 
-What differs here: a bucket is 10 % of speedup wide, whatever the task; the score is a lower confidence bound; as long
-as the archive has fewer than two buckets with right kernels, the policy is asked without exemplars.
+What differs here: a bucket is 10 % of the score wide, whatever the task; the score is 0.3 plus the lower confidence
+bound of the speedup; as long as the archive has fewer than two buckets with right kernels, the policy is asked without
+exemplars.
 """
 
 from __future__ import annotations

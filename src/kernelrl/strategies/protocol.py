@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from kernelrl.candidate import Completion
-from kernelrl.policies.prompts import Message
+from kernelrl.policies.prompts import Message, to_text
 from kernelrl.policies.protocol import Answer
 from kernelrl.strategies.archive import Exemplar, TaskArchive
 from kernelrl.strategies.scores import score
@@ -90,6 +90,13 @@ class Attempt:
     def score(self) -> float:
         """What strategies rank it by (`scores.py`)."""
         return score(self.verdict)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Those of its record that it decides, but for ids."""
+        question, answer = self.draft.question, self.draft.answer
+        told = {"prompt": to_text(question.messages), "completion": self.completion.text, "verdict": self.verdict}
+        return told | {"turn": self.turn} | answer.usage
 
     @property
     def exemplar(self) -> Exemplar | None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from kernelrl import __version__
 from kernelrl.errors import UserError
 from kernelrl.executor.api import Executor, Request, not_known
 from kernelrl.policies.backends.base import Backend
@@ -49,7 +48,6 @@ class Screen(Protocol):
 class Setting:
     """What is the same for all problems of a run."""
 
-    stage: str
     strategy: Strategy
     policies: Mapping[str, Policy]
     """By role; a role that is not here is played by the coder's."""
@@ -305,35 +303,24 @@ def _judge_all(setting: Setting, works: Sequence[_Work], verdicts: dict[str, Ver
             said = refused or f"The policy did not answer: {draft.answer.refused or draft.answer.failure}"
             verdict = not_known(requests[index], "none", "executor", said)
             judged[index] = verdict if refused is None else verdict.model_copy(update={"protocol": REFUSED})
-    found = [(problem, Attempt(draft, draft.completion, judged[index])) for index, (problem, draft) in enumerate(new)]
-    ledger.append(_record(setting, problem, attempt) for problem, attempt in found)
-    verdicts.update({attempt.id: attempt.verdict for _, attempt in found})
+    found = [Attempt(draft, draft.completion, judged[index]) for index, (_, draft) in enumerate(new)]
+    ledger.append(_record(setting, attempt) for attempt in found)
+    verdicts.update({attempt.id: attempt.verdict for attempt in found})
     for work, drafts in wanted:
         work.judged([Attempt(draft, draft.completion, verdicts[draft.id]) for draft in drafts])
 
 
-def _record(setting: Setting, problem: Problem, attempt: Attempt) -> Record:
+def _record(setting: Setting, attempt: Attempt) -> Record:
     score = setting.reward(attempt.completion, attempt.verdict)
     role = attempt.draft.question.role
-    return Record(
+    return Record.of(
         id=attempt.id,
-        stage=setting.stage,
-        step=0,
         policy=setting.names.get(role, setting.names[CODER]),
-        task_id=problem.task.id,
-        prompt=to_text(attempt.draft.question.messages),
-        completion=attempt.completion.text,
-        finish=attempt.draft.answer.finish,
-        prompt_tokens=attempt.draft.answer.prompt_tokens,
-        completion_tokens=attempt.draft.answer.completion_tokens,
-        verdict=attempt.verdict,
         rewards=score.parts,
         reward=score.total,
-        machine=attempt.verdict.machine,
-        version=__version__,
         strategy=setting.strategy.name,
-        turn=attempt.turn,
         parent=attempt.parent.id if attempt.parent else None,
+        **attempt.fields,
     )
 
 

@@ -71,17 +71,18 @@ def find(tasks: Sequence[Task], benchmarks: Sequence[Benchmark], settings: Setti
     for index, fingerprint in fingerprint_all(sources, settings, "reading benchmarks"):
         known[missing[index]] = fingerprint
     lookup = _Index([known[number] for number in range(len(owners))], [task for _, task in owners], settings)
-    untraced = {(name, task.id): known[k].untraced for k, (name, task) in enumerate(owners)}
+    untraced = {(name, task.id): why for k, (name, task) in enumerate(owners) if (why := known[k].untraced) is not None}
     found: list[tuple[int, int, Match]] = []
     for position, fingerprint in fingerprint_all([task.source for task in tasks], settings, "comparing tasks"):
         task = tasks[position]
-        untraced["train", task.id] = fingerprint.untraced
+        if fingerprint.untraced is not None:
+            untraced["train", task.id] = fingerprint.untraced
         for number, kind, score in lookup.find(task, fingerprint):
             name, other = owners[number]
             match = _match(task, name, other, kind, score, fingerprint, known[number], settings)
             found.append((position, number, match))
     found.sort(key=lambda it: it[:2])
-    return Findings([match for _, _, match in found], {key: why for key, why in untraced.items() if why is not None})
+    return Findings([match for _, _, match in found], untraced)
 
 
 def _match(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pkgutil import iter_modules
@@ -24,15 +24,16 @@ from kernelrl.task import Task
 from kernelrl.verdict import Speedup
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Triple:
-    """A task, the reasoning and the kernel, with a `correct` verdict; of the reasoning only its length is kept."""
+    """A task, the reasoning and the kernel, with a `correct` verdict. The texts stay on disk: the pool reads them."""
 
     index: int
     """Row in the table of proposals: the order in which they were made."""
-    task: Task
+    task_id: str
+    category: str
+    """Of the task."""
     dialect: str
-    kernel: str
     tokens: int
     """Length of the reasoning."""
     speedup: Speedup | None
@@ -53,13 +54,17 @@ class Pool:
     triples: Sequence[Triple]
     """In order of the tasks, and of the teachers' proposals for each."""
     seed: int
+    tasks: Mapping[str, Task]
+    """By id; quick where they are asked for in order of the triples, as the kernels are."""
+    kernels: Mapping[int, str]
+    """By index of the triple."""
 
     @cached_property
     def questions(self) -> list[list[Triple]]:
         """The triples by what was asked: a task in a dialect."""
         found: defaultdict[tuple[str, str], list[Triple]] = defaultdict(list)
         for triple in self.triples:
-            found[triple.task.id, triple.dialect].append(triple)
+            found[triple.task_id, triple.dialect].append(triple)
         return list(found.values())
 
     def of_best_levels(self) -> Pool:
@@ -67,9 +72,9 @@ class Pool:
         question: one prompt must not ask for a slow kernel as much as for a fast one."""
         best: dict[tuple[str, str, str], str | None] = {}
         for triple in self.triples:  # a teacher's best level comes first
-            best.setdefault((triple.task.id, triple.dialect, triple.teacher), triple.level)
-        kept = [each for each in self.triples if best[each.task.id, each.dialect, each.teacher] == each.level]
-        return Pool(kept, self.seed)
+            best.setdefault((triple.task_id, triple.dialect, triple.teacher), triple.level)
+        kept = [each for each in self.triples if best[each.task_id, each.dialect, each.teacher] == each.level]
+        return replace(self, triples=kept)
 
 
 @dataclass(frozen=True)

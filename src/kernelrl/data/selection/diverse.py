@@ -37,7 +37,7 @@ def select_diverse(pool: Pool, *, max_similarity: Annotated[float, Field(gt=0, l
     chosen = []
     for triple in pool.triples:
         sketch = MinHash(num_perm=NUM_PERMUTATIONS)
-        sketch.update_batch([shingle.encode() for shingle in shingles(triple.kernel, triple.dialect)])
+        sketch.update_batch([shingle.encode() for shingle in shingles(pool.kernels[triple.index], triple.dialect)])
         if all(sketch.jaccard(sketches[near]) < max_similarity for near in index.query(sketch)):
             index.insert(triple.index, sketch)
             sketches[triple.index] = sketch

@@ -52,7 +52,7 @@ def select_full(
             chosen["shortest_and_fastest"].append(shortest)
         elif fastest.speedup_or_zero(bound) > min_speedup:
             chosen["speedup"].append(fastest)
-        elif is_single_operator(shortest.task):
+        elif is_single_operator(pool.tasks[shortest.task_id]):
             single_operator.append(shortest)
     if max_single_operator is not None and max_single_operator < len(single_operator):
         single_operator = random.Random(pool.seed).sample(single_operator, max_single_operator)

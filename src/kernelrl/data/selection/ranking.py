@@ -77,7 +77,7 @@ def select_capped(
     taken: Counter[str] = Counter()
     chosen = []
     for triple in Random(pool.seed).sample(list(pool.triples), len(pool.triples)):
-        category = triple.task.category
+        category = triple.category
         if taken[category] < caps.get(category, per_category):
             taken[category] += 1
             chosen.append(triple)

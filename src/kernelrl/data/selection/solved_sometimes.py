@@ -50,5 +50,5 @@ def select_solved_sometimes(
             f"selection solved_sometimes: of the {len(tried)} tasks in {records} none has "
             f"at least {min_samples} samples and a share of correct ones between {above} and {below}"
         )
-    chosen = [triple for triple in pool.triples if triple.task.id in wanted]
+    chosen = [triple for triple in pool.triples if triple.task_id in wanted]
     return Selection({"solved_sometimes": chosen}, tasks=wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from kernelrl.dialects.language import vocabulary
-from kernelrl.dialects.language.definitions import Entry, Use
+from kernelrl.dialects.language.definitions import Entry, Use, bound_in_class_body
 from kernelrl.dialects.language.expressions import Expressions
 from kernelrl.dialects.language.flow import EVERYTHING, Kind, Value
 from kernelrl.dialects.language.syntax import is_plain_format
@@ -86,8 +86,12 @@ class Calls(Expressions):
                 self.flow.assign_if(gate, has, value, target)
 
     def _construct(self, node: ast.Call, of: ast.ClassDef) -> Value:
-        self._pass(node, self._records[of] if of.decorator_list else self._methods["__init__"])
-        return self.flow.value(Kind.OBJECT)
+        self._pass(node, self._records.get(of) or self._methods["__init__"])
+        result = self.flow.value(Kind.OBJECT)
+        if self._is_named_tuple(of):
+            for field in bound_in_class_body(of):
+                self.flow.put(self._field(field), result)
+        return result
 
     def _call_library(self, node: ast.Call, name: str) -> Value:
         flow = self.flow

@@ -120,7 +120,7 @@ class Definitions:
             if isinstance(node, ast.FunctionDef | ast.Lambda):
                 self._declare_routine(node, owners.get(node))
         for node in self.classes.values():
-            if node.decorator_list:
+            if node.decorator_list or self._is_named_tuple(node):
                 self._records[node] = self._record(node)
             for statement in node.body:
                 for name in bound_in_class(statement):
@@ -190,13 +190,15 @@ class Definitions:
                 self.flow.assign(self.flow.data(), value)
 
     def _record(self, node: ast.ClassDef) -> Entry:
-        """Where the arguments of a dataclass arrive."""
+        """Where the arguments of a dataclass or of a named tuple arrive."""
         entry = Entry(self.flow.value(), {"*": self.flow.value()})
-        names = [name for statement in node.body for name in bound_in_class(statement)]
-        for place, name in enumerate(names):
+        for place, name in enumerate(bound_in_class_body(node)):
             entry.slots[place] = entry.slots[name] = self._field(name)
             self.flow.assign(entry.slots["*"], self._field(name))
         return entry
+
+    def _is_named_tuple(self, node: ast.ClassDef) -> bool:
+        return any(self.names.library(base) == vocabulary.NAMED_TUPLE for base in node.bases)
 
     def _field(self, name: str) -> Value:
         return self._fields.setdefault(name, self.flow.value())
@@ -260,6 +262,10 @@ class Definitions:
             for each in members
             if each.name in ("__init__", "forward")
         ]
+
+
+def bound_in_class_body(node: ast.ClassDef) -> list[str]:
+    return [name for statement in node.body for name in bound_in_class(statement)]
 
 
 def bound_in_class(statement: ast.stmt) -> list[str]:

@@ -167,7 +167,7 @@ class Meaning(Calls):
                 for name in bound_in_class(statement):
                     value = self._variable(scope, name)
                     self.flow.assign(value, self._field(name))
-                    if node.decorator_list:
+                    if node in self._records:
                         self.flow.assign(self.flow.value(), value)
 
     def _is_dataclass(self, decorator: ast.expr) -> bool:
@@ -179,7 +179,9 @@ class Meaning(Calls):
         return constant and self.names.library(call.func if call else decorator) == "dataclasses.dataclass"
 
     def _may_derive(self, node: ast.ClassDef, base: ast.expr) -> bool:
-        """`nn.Module`, a class of this file, or a layer of the library's whose `forward` the class replaces."""
+        """`nn.Module`, a class of this file, a named tuple, or a layer of the library's with a `forward` of its own."""
+        if self.names.library(base) == vocabulary.NAMED_TUPLE:
+            return not node.decorator_list
         module, _, name = (self.names.library(base) or "").rpartition(".")
         if module != "torch.nn":
             return isinstance(base, ast.Name) and base.id in self.classes

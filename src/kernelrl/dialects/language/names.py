@@ -147,7 +147,7 @@ _HINTS = {
 
 
 def _may_import(full: str, from_module: bool) -> bool:
-    if full in vocabulary.MODULES or full in vocabulary.DEVICE_MODULES:
+    if full == vocabulary.NAMED_TUPLE or full in vocabulary.MODULES or full in vocabulary.DEVICE_MODULES:
         return True
     if full in ("torch", "triton", "functools") or full in vocabulary.CACHES:
         return True

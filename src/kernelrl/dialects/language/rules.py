@@ -98,7 +98,7 @@ def _check_attribute(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[
         return
     if kinds & (Kind.KERNEL | Kind.FUNCTION) and not kinds & ~(Kind.KERNEL | Kind.FUNCTION | Kind.MAPPING):
         yield violation("outside_language", use.node, f"….{name} of a function: functions are called")
-    elif _is_own(name, kinds, meaning) or kinds == Kind.NATIVE:
+    elif _is_own(name, kinds, meaning) or kinds == Kind.NATIVE or _is_of_record(name, kinds, meaning):
         return
     elif kinds & Kind.CLASS:
         yield violation(
@@ -112,6 +112,19 @@ def _is_own(name: str, kinds: Kind, meaning: Meaning) -> bool:
     if kinds == Kind.CLASS:
         return name in meaning.of_classes
     return kinds == Kind.OBJECT and name in meaning.own_attributes
+
+
+def _is_of_record(name: str, kinds: Kind, meaning: Meaning) -> bool:
+    """Whether an attribute is taken from an object or compiled module that lay in a record beside data.
+
+    Data and modules of PyTorch's have no such attribute.
+    """
+    if kinds & ~_IN_RECORDS or name in vocabulary.OF_ANY_DATA:
+        return False
+    return bool(kinds & Kind.NATIVE) or bool(kinds & Kind.OBJECT and name in meaning.own_attributes)
+
+
+_IN_RECORDS = Kind.DATA | Kind.MAPPING | Kind.OBJECT | Kind.NATIVE
 
 
 def _is_of_data(use: Use, kinds: Kind, may_compute: bool) -> bool:

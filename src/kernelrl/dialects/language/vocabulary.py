@@ -7,8 +7,9 @@ module level, `__init__`, and functions that only these two call.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from functools import cache
-from types import FunctionType
+from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType, TracebackType
 from typing import Literal
 
 import torch
@@ -91,6 +92,8 @@ MODULES = frozenset(FORWARD) | frozenset(INIT) | _words("torch.utils torch.nn.fu
 """Modules that may be imported; some of them (`torch.nn.functional`) have no name that may be used."""
 CACHES = _words("functools.lru_cache functools.cache")
 """Decorators of functions without arguments: what those return the first time, such as a compiled module, is kept."""
+NAMED_TUPLE = "typing.NamedTuple"
+"""What a class of the file may be derived from, and nothing else: a record that is a tuple, too."""
 DEVICE_MODULES = _words(
     "triton.language.math triton.language.extra.libdevice triton.language.extra.cuda "
     "triton.language.extra.cuda.libdevice"
@@ -148,6 +151,25 @@ PACKING = _words(
 )
 """Further attributes for code before the first call, to make and pack parameters."""
 
+OF_ANY_DATA = frozenset(
+    name
+    for kind in (
+        *(
+            torch.nn.Module,
+            torch.nn.Parameter,
+            torch.Size,
+            torch.dtype,
+            torch.device,
+            torch.Generator,
+            torch.finfo,
+            torch.iinfo,
+        ),
+        *(str, bytes, int, float, complex, bool, list, tuple, dict, OrderedDict, set, frozenset, range, slice, type),
+        *(BaseException, FunctionType, GeneratorType, FrameType, CodeType, TracebackType, ModuleType),
+    )
+    for name in dir(kind)
+)
+"""Attributes that something which is data may have, or a module of PyTorch's."""
 OF_MODULES = _words("register_buffer register_parameter apply parameters named_parameters buffers training eval train")
 """What an `nn.Module` of the candidate's has beside its own attributes and `DATA`."""
 RESERVED = frozenset(dir(torch.nn.Module())) - _words("extra_repr training T_destination dump_patches")

@@ -2,8 +2,8 @@
 
 A model may be constructed again with hidden values. Random draws then start from a seed that depends on the shape
 that is drawn and on how many of that shape came before, so another order of creation makes no difference; and chosen
-parameters and buffers (those that an initialiser makes constant) hold given values from their registration on, whatever
-initialisers run after it. What a constructor computes from its parameters follows from the hidden values by itself.
+parameters and buffers hold given values from their registration on, whatever the constructor does with them after it:
+what initialises, copies, projects or prunes them is undone. What it computes from them follows by itself.
 
 All of this runs in the untrusted process and needs no trust: a model that undoes it has other parameters than the
 reference, and other outputs.
@@ -45,12 +45,14 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._given = given
         self._counts: Counter[tuple[int, ...]] = Counter()
         self._held: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by storage: a tensor and its given values
+        self._numbers: dict[int, int] = {}  # of the registration, by the tensor's id
+        self._fixed: set[int] = set()  # numbers of parameters that were registered without a gradient
         self._random: set[int] = set()  # storages with values that come from a draw
         self._filled: set[int] = set()  # storages that nothing but a fill has written
         self.draws: list[int] = []
         """Checksum of each random draw."""
         self.registered: list[tuple[str, torch.Tensor]] = []
-        """Each floating-point parameter or buffer, with its kind, in the order of registration."""
+        """Each parameter or buffer, with its kind, in the order of registration."""
         self.values: list[torch.Tensor] = []
         """What they held when the report was made, wherever the model has gone since."""
 
@@ -60,25 +62,37 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
         handles = [
             hooks.register_module_parameter_registration_hook(self._on_parameter),
             hooks.register_module_buffer_registration_hook(self._on_buffer),
+            hooks.register_module_module_registration_hook(self._on_module),
         ]
         try:
             with self:
                 yield
+            self._hold()
         finally:
             for handle in handles:
                 handle.remove()
 
     def report(self, model: Any) -> dict[str, Any]:
-        """Checksums of the draws, and of each registered tensor its name in the model, kind, origin and values."""
+        """Checksums of the draws, and of each registered tensor its name in the model, kind, origin and values.
+
+        `fixed` parameters were registered without a gradient, `frozen` ones have none in the end; a `shared` tensor
+        lies in the memory of another one of the model's.
+        """
         names: dict[int, str] = {}
         if isinstance(model, torch.nn.Module):
             for found in (model.named_parameters(), model.named_buffers()):
                 names |= {id(tensor): name for name, tensor in found}
         self.values = [tensor.detach() for _, tensor in self.registered]
+        owners: dict[int, int] = {}
+        for number, (_, tensor) in enumerate(self.registered):
+            if id(tensor) in names:
+                owners.setdefault(_storage(tensor), number)
         tensors = [
             wire.describe(tensor.detach())
             | {"name": names.get(id(tensor)), "kind": kind, "origin": self._origin(tensor), "sum": _checksum(tensor)}
-            for kind, tensor in self.registered
+            | {"fixed": number in self._fixed, "frozen": not tensor.requires_grad}
+            | {"shared": owners.get(_storage(tensor), number) != number}
+            for number, (kind, tensor) in enumerate(self.registered)
         ]
         return {"draws": self.draws, "tensors": tensors}
 
@@ -96,16 +110,34 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _on_buffer(self, module: object, name: str, tensor: torch.Tensor | None) -> None:
         self._register("buffer", tensor)
 
+    def _on_module(self, module: object, name: str, submodule: torch.nn.Module | None) -> None:
+        """What a copied module brings has not been registered one by one."""
+        if submodule is not None:
+            for parameter in submodule.parameters():
+                self._register("parameter", parameter)
+            for buffer in submodule.buffers():
+                self._register("buffer", buffer)
+
     def _register(self, kind: str, tensor: torch.Tensor | None) -> None:
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        if tensor is None or not plain or not tensor.is_floating_point():
+        if tensor is None or not plain or str(tensor.dtype) not in wire.DTYPES or id(tensor) in self._numbers:
             return
-        number = len(self.registered)
+        number = self._numbers[id(tensor)] = len(self.registered)
         self.registered.append((kind, tensor))
+        if kind == "parameter" and not tensor.requires_grad:
+            self._fixed.add(number)
         values = self._given.get(number)
         if values is not None and values.shape == tensor.shape:
             self._held[_storage(tensor)] = tensor.detach(), values
             tensor.data.copy_(values)
+
+    def _hold(self) -> None:
+        """Give values to tensors that have got other memory since they were registered, if no other has it, too."""
+        for number, (_, tensor) in enumerate(self.registered):
+            values = self._given.get(number)
+            if values is not None and values.shape == tensor.shape and _storage(tensor) not in self._held:
+                self._held[_storage(tensor)] = tensor.detach(), values
+                tensor.data.copy_(values)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -302,7 +302,10 @@ class Contestant:
         form = wire.flatten(exact.outputs, tensors)
         choices = exact.choices.items()
         keys = [[choice.values, choice.move, choice.indices] for _, choice in choices]
-        told = [{"output": number, "dim": choice.dim, "first": choice.first} for number, choice in choices]
+        told = [
+            {"output": number, "dim": choice.dim, "first": choice.first, "running": choice.running}
+            for number, choice in choices
+        ]
         counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves)}
         return self._report((exact.outputs, exact.moves, keys)) | {"form": form, "choices": told} | counts
 
@@ -316,6 +319,11 @@ class Contestant:
     def do_state(self) -> dict[str, Any]:
         """Digests of what a call of `forward` must leave as it was."""
         return {"state": read_state(getattr(self, "model", None), self.gpu is not None)}
+
+    def do_registered(self) -> dict[str, Any]:
+        """Where the model's parameters and buffers lie, by their names."""
+        found = [*self.model.named_parameters(), *self.model.named_buffers()]
+        return {"registered": [wire.describe(tensor.detach()) | {"name": name} for name, tensor in found]}
 
     def _report(self, tree: Any) -> dict[str, Any]:
         tensors: list[torch.Tensor] = []

@@ -9,11 +9,14 @@ well-behaved on them is found out by running it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 
 from kernelrl.executor.api import Distribution
 
+Variation = Literal["others", "part", "within", "reorder"]
+"""How an input that the task makes constant varies, see `VARIATIONS`."""
 LARGE = 100.0
 TINY = 1e-6
 SOME = 0.05
@@ -71,7 +74,7 @@ def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) ->
 
     Integers and booleans come in another order, so an index stays an index; where all are equal, as in a mask that
     hides nothing or in lengths that are full, some become others. Finite floating-point values move by up to their root
-    mean square (1 if all are zero), and non-negative ones stay so.
+    mean square (1 if all are zero); non-negative ones stay so, and ascending ones ascend.
 
     Args:
         drawn: the task's values.
@@ -91,7 +94,49 @@ def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) ->
     step = torch.rand(values.shape, generator=generator, dtype=values.dtype) * reach
     if known.numel() and float(known.min()) < 0:
         step = step * 2 - reach
-    return torch.where(finite, values + step, values).to(drawn.dtype)
+    new = torch.where(finite, values + step, values)
+    return (new.sort().values if _ascends(drawn) else new).to(drawn.dtype)
+
+
+def part(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Other ascending integers between the first and the last one: offsets at which parts of other lengths begin."""
+    first, last, num_between = int(drawn[0]), int(drawn[-1]), drawn.numel() - 2
+    between = torch.randperm(last - first - 1, generator=generator)[:num_between].sort().values
+    return torch.cat([drawn[:1], (first + 1 + between).to(drawn.dtype), drawn[-1:]])
+
+
+def within(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Other numbers of [0, 1]: levels, shares, probabilities."""
+    new = torch.rand(drawn.shape, generator=generator, dtype=torch.float64).to(drawn.dtype)
+    return new.sort().values if _ascends(drawn) else new
+
+
+def reorder(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The same rows in another order: an identity becomes a permutation."""
+    return drawn[torch.randperm(drawn.shape[0], generator=generator)]
+
+
+VARIATIONS: dict[Variation, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
+    "others": vary,
+    "part": part,
+    "within": within,
+    "reorder": reorder,
+}
+
+
+def variations(drawn: torch.Tensor) -> list[Variation]:
+    """In which ways an input that the task makes constant may vary, the furthest first."""
+    found: list[Variation] = ["others"]
+    if not drawn.is_floating_point() and drawn.dtype != torch.bool and drawn.numel() > 2 and _ascends(drawn):
+        found += ["part"] if int(drawn[-1] - drawn[0]) >= drawn.numel() else []
+    if drawn.is_floating_point() and bool(((drawn >= 0) & (drawn <= 1)).all()):
+        found.append("within")
+    return found + (["reorder"] if drawn.dim() and bool((drawn != drawn[:1]).any()) else [])
+
+
+def _ascends(values: torch.Tensor) -> bool:
+    """Whether numbers are in strictly ascending order, on which a search among them relies."""
+    return values.dim() == 1 and values.numel() > 1 and bool((values[1:] > values[:-1]).all())
 
 
 def _unequal(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

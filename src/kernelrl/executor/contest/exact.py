@@ -17,6 +17,8 @@ _FIRST = frozenset("max min argmax argmin".split())
 """Operators that choose by the order of values, and of equal values the first (as PyTorch documents)."""
 _ANY = frozenset("sort argsort topk kthvalue median nanmedian mode".split())
 """Those that may choose any of equal values."""
+_RUNNING = frozenset("cummax cummin".split())
+"""Those that choose for each value among those up to it."""
 
 TIMES = 4.0
 """Jumps are looked for as far as so many times what rounding moves."""
@@ -36,6 +38,8 @@ class Choice:
     """That dimension, in the form of `indices` that the operator gives."""
     first: bool
     """Whether the first of equal values must be chosen."""
+    running: bool
+    """Whether each index is chosen among the values up to its own place."""
     move: torch.Tensor
     """How far rounding moves each of the values. Below the smallest normal number it may be zero."""
 
@@ -45,18 +49,18 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._noted: list[tuple[torch.Tensor, torch.Tensor, int | None, bool]] = []
+        self._noted: list[tuple[torch.Tensor, torch.Tensor, int | None, str]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::")
         chosen = result[-1] if isinstance(result, tuple) else result
-        if name in _FIRST | _ANY and isinstance(chosen, torch.Tensor) and chosen.dtype == torch.int64:
+        if name in _FIRST | _ANY | _RUNNING and isinstance(chosen, torch.Tensor) and chosen.dtype == torch.int64:
             given = {argument.name: argument.default_value for argument in func._schema.arguments}
             given |= dict(zip(given, args, strict=False)) | kwargs
             if "dim" in given:
-                self._noted.append((args[0].clone(), chosen.clone(), given["dim"], name in _FIRST))
+                self._noted.append((args[0].clone(), chosen.clone(), given["dim"], name))
         return result
 
     def found(self, tiny: float) -> list[Choice]:
@@ -72,14 +76,14 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False  # the decorator that keeps torch.compile out would import it, which takes a second
 
 
-def _choice(values: torch.Tensor, chosen: torch.Tensor, dim: int | None, first: bool, tiny: float) -> Choice:
+def _choice(values: torch.Tensor, chosen: torch.Tensor, dim: int | None, name: str, tiny: float) -> Choice:
     if dim is None or values.dim() == 0:
         values, chosen, dim = values.reshape(-1), chosen.reshape(-1), 0
     elif chosen.dim() < values.dim():
         chosen = chosen.unsqueeze(dim)
     values = values.double().movedim(dim, -1).contiguous()
     move = tiny * ((values != 0) & (values.abs() < tiny)).double()
-    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, move)
+    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), name in _FIRST, name in _RUNNING, move)
 
 
 class InFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]

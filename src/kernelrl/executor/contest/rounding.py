@@ -27,6 +27,8 @@ _STATISTICS = frozenset(
 """Operators that subtract a mean, which is a sum itself."""
 _SHIFTED = frozenset("logsumexp _log_softmax logcumsumexp".split())
 """Operators that take the largest value off before they take exponentials, and put it back: m + log Σ exp(x − m)."""
+_THROUGH_ONE = frozenset("expm1 log1p tanh elu selu celu softplus log_sigmoid log_sigmoid_forward".split())
+"""Operators that the usual formula computes by way of numbers near one: exp(x) − 1, 2 sigmoid(2 x) − 1, log(1 + x)."""
 
 
 EQUAL = 1e-6
@@ -104,6 +106,8 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if exact is not None:
             if _is_float(exact):
                 exact.copy_(self._moved(exact))
+                if (error := self._error_through_one(func, exact)) is not None:
+                    exact.addcmul_(self._signs(exact), error)
             return exact
         result = func(*(self._moved(item) if _is_float(item) else item for item in args), **kwargs)
         if func._schema.name.removeprefix("aten::") in _STATISTICS:
@@ -139,6 +143,8 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name == "convolution":
             num_terms = args[1].numel() // max(args[1].shape[1 if args[6] else 0], 1)
             return _error(self._sum_unit, num_terms, func(*squares, **kwargs), result)
+        if (through_one := self._error_through_one(func, result)) is not None:
+            return through_one
         error: torch.Tensor
         if name in _SHIFTED and args[0].numel():  # each of the two last operands has the size of the largest value
             keepdim = name != "logsumexp" or (args[2] if len(args) > 2 else kwargs.get("keepdim", False))
@@ -156,6 +162,11 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None
         error = result.abs() * (self._sum_unit * num_terms**0.5)
         return error
+
+    def _error_through_one(self, func: Any, result: torch.Tensor) -> torch.Tensor | None:
+        """Error of a formula with two operands near one, or as large as the result; None: that is not usual here."""
+        name = func._schema.name.removeprefix("aten::").removesuffix("_")
+        return 2 * self._sum_unit * (1 + result.abs()) if name in _THROUGH_ONE else None
 
     def _moved(self, values: torch.Tensor, units: float = 1.0) -> torch.Tensor:
         moved = values.addcmul(values, self._signs(values), value=units * self._unit)

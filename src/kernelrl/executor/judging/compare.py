@@ -140,6 +140,14 @@ class Expected:
             inside |= self.nan.numpy() & np.isnan(values)
         return bool(inside.all())
 
+    @property
+    def width(self) -> float:
+        """Half of the median interval, in units of the output's root mean square; of integers, the share not fixed."""
+        if not self.low.is_floating_point():
+            return float((self.low != self.high).double().mean())
+        reach = (self.high - self.low)[self.low.isfinite() & self.high.isfinite()]
+        return float(reach.median()) / 2 / (_root_mean_square(self.some()) or 1.0) if reach.numel() else 0.0
+
     def some(self) -> torch.Tensor:
         """An output that is right."""
         if not self.low.is_floating_point():
@@ -222,7 +230,7 @@ class Indexed:
     """Indices that the reference chooses by the order of values, and what else may be named in their place.
 
     Values that differ by no more than rounding moves them may take each other's place, and so may those below the
-    smallest normal number. Each element may be named as often as the reference names it.
+    smallest normal number. Each element may be named as often as the reference names it, unless the choice is running.
     """
 
     source: torch.Tensor
@@ -237,9 +245,19 @@ class Indexed:
     """Of equal values that rounding does not move, the first must be named."""
     form: list[int]
     """Shape of the indices with the dimension along which is chosen."""
+    running: bool = False
+    """Each index is chosen among the values up to its own place."""
 
     @classmethod
-    def of(cls, source: torch.Tensor, moved: torch.Tensor, indices: torch.Tensor, dim: int, first: bool) -> Indexed:
+    def of(
+        cls,
+        source: torch.Tensor,
+        moved: torch.Tensor,
+        indices: torch.Tensor,
+        dim: int,
+        first: bool,
+        running: bool = False,
+    ) -> Indexed:
         """What may be named.
 
         Args:
@@ -248,9 +266,10 @@ class Indexed:
             indices: the reference's in float64, in the form of `source`.
             dim: see the field.
             first: see the field.
+            running: see the field.
         """
         form = list(indices.movedim(-1, dim).shape)
-        return cls(source, ROUNDINGS * moved, dim, [indices], first, form)
+        return cls(source, ROUNDINGS * moved, dim, [indices], first, form, running)
 
     def beside(self, native: torch.Tensor) -> Indexed:
         """The same, where the reference's indices as the task computes them are right too."""
@@ -271,6 +290,8 @@ class Indexed:
             tied = (values == wanted) | (values.isnan() & wanted.isnan())
             near = (tied | ((values - wanted).abs() <= margin)) & (margin > 0)
             right |= near | (found == target if self.first else tied)
+        if self.running:
+            return bool((right & (found <= torch.arange(found.shape[-1]))).all())
         return bool(right.all()) and _repeats(found) <= max(map(_repeats, self.targets))
 
 

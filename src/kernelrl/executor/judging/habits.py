@@ -7,15 +7,19 @@ from typing import Any
 
 import torch
 
+from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.contest import distributions
+from kernelrl.executor.judging.arena import span_of
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.legality.operators import only_moves
 
-_UNSTABLE = frozenset(f"aten::{name}" for name in "sort argsort topk kthvalue median mode unique _unique2".split())
+_UNSTABLE = frozenset(
+    f"aten::{name}" for name in "sort argsort topk kthvalue median mode cummax cummin unique _unique2".split()
+)
 """Operators whose integer outputs are not determined where values are equal."""
 _MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isinf nansum nanmedian".split())
-"""Operators of tasks that say what becomes of NaN and infinity."""
+"""Operators of tasks that say what becomes of NaN and infinity. Others are found out by trying one NaN."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Habits:
     sorts: bool
     """Of all indices among its outputs it is known what they are chosen from."""
     minds_not_finite: bool
+    """It says what becomes of NaN or infinity."""
     only_moves: bool
     """It moves, converts or compares data, and computes nothing."""
     not_finite: set[str]
@@ -43,8 +48,8 @@ class Habits:
         return self.minds_not_finite or distribution not in distributions.NOT_FINITE
 
 
-def learn_habits(own: ReferenceProcess, native: dict[str, Any]) -> Habits:
-    """Look at a recorded call that was just answered, and at another one on the same inputs."""
+def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> Habits:
+    """Look at a recorded call on these inputs that was just answered, at another one, and at one with a NaN."""
     operators = native["operators"].keys()
     unstable = bool(_UNSTABLE & operators) and any(
         not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"]
@@ -55,16 +60,42 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any]) -> Habits:
     own.arena.outputs(again, own.ask)
     after = own.ask({"do": "state"})["state"]
     pairs = zip(native["tensors"], again["tensors"], strict=True)
+    changes_state = {name for name in before if before[name] != after[name]}
+    minds_not_finite = bool(_MINDS_NOT_FINITE & operators) or (
+        not changes_state and "NaN" not in not_finite and _replaces_nan(own, native, layout, image)
+    )
     return Habits(
         unstable=unstable,
         sorts=False,
-        minds_not_finite=bool(_MINDS_NOT_FINITE & operators),
+        minds_not_finite=minds_not_finite,
         only_moves=only_moves(operators - set(native["idle"])),
         not_finite=not_finite,
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),
-        changes_state={name for name in before if before[name] != after[name]},
+        changes_state=changes_state,
         reuses_outputs=any(first["pointer"] == second["pointer"] for first, second in pairs),
     )
+
+
+def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> bool:
+    """Whether no NaN comes out where one element of each floating-point input is NaN.
+
+    What integers become of NaN, other than booleans, is open: an index of the largest value, a conversion.
+    """
+    dtypes = {wire.DTYPES[described["dtype"]] for described in native["tensors"]}
+    places = [place for place in layout["tensors"] if wire.DTYPES[place["dtype"]].is_floating_point and place["bytes"]]
+    if not places or any(not dtype.is_floating_point and dtype != torch.bool for dtype in dtypes):
+        return False
+    image = image.clone()
+    for place in places:
+        values = image[span_of(place)].view(wire.DTYPES[place["dtype"]])
+        values[len(values) // 2] = torch.nan
+    try:
+        outputs = own.outputs(own.call(layout, image))
+    except TaskError:
+        if not own.process.alive:
+            raise
+        return False
+    return "NaN" not in find_not_finite(outputs)
 
 
 def find_not_finite(outputs: list[torch.Tensor]) -> set[str]:

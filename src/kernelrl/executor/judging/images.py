@@ -10,6 +10,7 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
+from kernelrl.executor.contest.distributions import Variation
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
@@ -32,8 +33,10 @@ class Images:
         self.varying: list[bool]
         """Which input tensors differ from seed to seed."""
         self.draws_nothing: bool
-        self.loose: list[bool] = []
-        """Which of the inputs that the task makes constant get other values."""
+        self.loose: list[Variation | None] = []
+        """How inputs that the task makes constant vary; None: they do not."""
+        self.firm: set[Draw] = set()
+        """Draws in which they do not, because the reference fails."""
         self.twins: list[tuple[int, int]] = []
         """Pairs of inputs that the task makes equal and that are drawn apart, by their numbers."""
 
@@ -58,8 +61,8 @@ class Images:
             return image
         for loose, place in zip(self.loose, shape.layout["tensors"], strict=True):
             values = view(image, place)
-            if loose and place["bytes"]:
-                write(values, distributions.vary(values, generator, alone=_differs(draw)))
+            if loose and draw not in self.firm:
+                write(values, self._vary(loose, values, generator, draw))
             elif self.draws_nothing and place["bytes"]:  # the reference bears nothing else, and inputs must be fresh
                 flat = image[span_of(place)].view(wire.DTYPES[place["dtype"]])
                 flat.copy_(distributions.shuffle(flat, generator))
@@ -67,6 +70,11 @@ class Images:
             values = view(image, shape.layout["tensors"][twin])
             write(values, distributions.shuffle(values, generator))
         return image
+
+    def _vary(self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw) -> torch.Tensor:
+        if way == "others":
+            return distributions.vary(values, generator, alone=_differs(draw))
+        return distributions.VARIATIONS[way](values, generator)
 
     def _redraw(
         self, image: torch.Tensor, distribution: Distribution, shape: Shape, generator: torch.Generator

@@ -119,19 +119,19 @@ class Pairs:
     def _draw_hidden(self) -> list[Case]:
         """Further calls among the timed ones, on hidden inputs: a candidate that knows when it is timed must be right
         on them then, too. All distributions come once, and each now and then again."""
-        again = bool(self._found.calls)
+        again, packed = bool(self._found.calls), self._hidden.packed
         drawn = []
         for name in self._passed.distributions:
             if again and secrets.randbelow(RECORDED_ONE_IN):
                 continue
             self._drawn_hidden[name] += 1
-            if (case := self._reference.hidden_case(self._drawn_hidden[name], name)) is not None:
+            if (case := self._reference.hidden_case(self._drawn_hidden[name], name, packed)) is not None:
                 drawn.append(case)
         return drawn
 
     def _draw(self) -> Case:
         self._drawn += 1
-        return self._reference.timed_case(self._drawn - 1)
+        return self._reference.timed_case(self._drawn - 1, self._hidden.packed)
 
     def _time_rows(
         self, rows: list[list[Case]], extra: Mapping[int, list[tuple[Case, bool]]]

@@ -4,26 +4,22 @@ A trained network's parameters are not those of its initialisers. For the runs t
 that are timed, reference and candidate are constructed anew, with hidden values (`construction.Construction`):
 
 - What a constructor draws at random is keyed by shape and count, so both sides draw the same values.
-- What it makes constant (the ones and zeros of a norm, a bias or a gate of zero, running statistics) gets values of its
-  own here, and so do parameters that it computes (`torch.eye`). Matched with the candidate's by name, or by shape and
-  initial value.
-- Where a candidate draws its parameters in another way or order than the reference, they are given the reference's
-  values by name, or by shape where there is no such name (`by_name`).
+- Parameters, and what is made constant (running statistics), get values of their own from their registration on
+  (`variation`). A candidate's are found by name, or by shape and initial value.
+- A candidate that draws what the reference draws, and registers nothing of the kind, holds it in a form of its own
+  (`packed`). For it these parameters have the values of their draws on both sides.
 """
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-SMALL = 0.5
-"""Largest value that takes the place of a zero."""
 MOST = 20_000
 """Draws and registrations of a candidate that are looked at."""
 
@@ -35,9 +31,21 @@ class Parameters:
     hidden: str
     """Seed of the random draws."""
     given: dict[int, torch.Tensor]
-    """Values of what the reference does not draw at random, by the number of its registration."""
+    """Values of parameters and buffers, by the number of the reference's registration."""
     report: dict[str, Any]
-    """What the reference's constructor drew and registered with them."""
+    """What the reference's constructor drew and registered with them; empty: not known yet."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """Which of the candidate's registrations hold what the reference's do."""
+
+    numbers: dict[int, int]
+    """The candidate's number by the reference's."""
+    renamed: frozenset[int]
+    """Numbers of the reference's that the candidate has by name or shape, with other values than it draws."""
+    packed: frozenset[int]
+    """Numbers of the reference's that it has drawn and not registered, or not as they are."""
 
 
 def construct(ask: Callable[..., dict[str, Any]], hidden: str | None, given: dict[int, torch.Tensor]) -> dict[str, Any]:
@@ -52,98 +60,86 @@ def construct(ask: Callable[..., dict[str, Any]], hidden: str | None, given: dic
         The answer; `parameters` in it says what the constructor drew and registered.
     """
     places: list[dict[str, Any]] = []
-    data = bytearray()
-    for number, values in given.items():
-        raw: Any = values.contiguous().view(-1).view(torch.uint8).numpy()
-        form = {"dtype": str(values.dtype), "shape": list(values.shape)}
-        places.append(form | {"number": number, "offset": len(data)})
-        data += raw.tobytes()
-    data = data or bytearray(1)  # nothing cannot be mapped
     with open(os.memfd_create("kernelrl-parameters"), "wb") as file:
-        file.write(data)
+        for number, values in given.items():
+            raw: Any = values.contiguous().view(-1).view(torch.uint8).numpy()
+            form = {"dtype": str(values.dtype), "shape": list(values.shape)}
+            places.append(form | {"number": number, "offset": file.tell()})
+            file.write(raw)
+        file.write(b"\0")  # nothing cannot be mapped
         file.flush()
-        question = {"do": "construct", "size": len(data), "hidden": hidden, "given": places}
+        question = {"do": "construct", "size": file.tell(), "hidden": hidden, "given": places}
         return ask(question, fds=(file.fileno(),))
 
 
-def draw_given(
-    report: dict[str, Any], read: Callable[[dict[str, Any]], torch.Tensor], seed: int, computed: bool
-) -> dict[int, torch.Tensor]:
-    """Hidden values for what the reference registers and does not draw at random.
+def match(reference: dict[str, Any], candidate: Any, numbers: Iterable[int], drawn: frozenset[int]) -> Match:
+    """Find the reference's registrations among the candidate's.
 
     Args:
-        report: what its constructor registered.
-        read: a registered tensor's values.
-        seed: of the values.
-        computed: whether parameters that are neither constant nor random get other values too.
+        reference: what its constructor drew and registered with hidden draws and nothing given.
+        candidate: the same of the candidate, with the same hidden draws; not to be believed.
+        numbers: of the reference's registrations that are looked for.
+        drawn: those of them that depend on draws.
     """
-    generator = torch.Generator().manual_seed(seed)
-    given = {}
-    for number, tensor in enumerate(report["tensors"]):
-        constant = tensor["origin"] == "constant" or (tensor["origin"] == "literal" and tensor["kind"] == "parameter")
-        varied = computed and tensor["origin"] == "computed" and tensor["kind"] == "parameter"
-        if tensor["name"] is None or not math.prod(tensor["shape"]) or not (constant or varied):
-            continue
-        values = read(tensor)
-        if not bool(values.isfinite().all()):
-            continue
-        wide = values.double()
-        coins = torch.rand(wide.shape, generator=generator, dtype=wide.dtype)
-        if varied:
-            new = wide + 0.2 * (coins - 0.5) * wide.square().mean().sqrt()
-        elif bool(wide.any()):
-            new = wide * (0.5 + coins)
-        elif wide.numel() == 1:
-            new = SMALL * (0.5 + coins)
-        else:
-            fan_in = wide[0].numel() if wide.dim() > 1 else 1
-            new = (2 * coins - 1) * min(SMALL, fan_in**-0.5)
-        given[number] = new.to(values.dtype)
-    return given
-
-
-def match_given(reference: dict[str, Any], given: dict[int, torch.Tensor], candidate: Any) -> dict[int, torch.Tensor]:
-    """The values of `given` by the numbers of the candidate's registrations.
-
-    Args:
-        reference: what the reference's constructor registered at first, without hidden values.
-        given: hidden values by number.
-        candidate: what the candidate's constructor registered at first; not to be believed.
-    """
+    same_draws = draws_the_same(reference, candidate)
+    names = {tensor["name"] for tensor in reference["tensors"]} - {None}
     unmatched = dict(enumerate(_tensors(candidate)))
-    matched: dict[int, torch.Tensor] = {}
-    left = dict(given)
-    for alike in (_same_name, _same_values, _both_constant):
-        for number in list(left):
+    left = sorted(numbers)
+    found: dict[int, int] = {}
+    renamed: set[int] = set()
+
+    def pair(is_one: Callable[[dict[str, Any], dict[str, Any]], bool], of: Iterable[int]) -> set[int]:
+        paired = set()
+        for number in of:
             tensor = reference["tensors"][number]
-            for other, found in unmatched.items():
-                if found.get("shape") == tensor["shape"] and alike(tensor, found):
-                    matched[other] = left.pop(number)
+            for other, each in unmatched.items():
+                if each.get("shape") == tensor["shape"] and is_one(tensor, each):
+                    found[number] = other
                     del unmatched[other]
+                    left.remove(number)
+                    paired.add(number)
                     break
-    return matched
+        return paired
+
+    pair(lambda tensor, other: _same_name(tensor, other) and _same_values(tensor, other), list(left))
+    pair(lambda tensor, other: other.get("name") not in names and _same_values(tensor, other), list(left))
+    renamed |= pair(_same_name, list(left)) & drawn
+    pair(_both_constant, [number for number in left if number not in drawn])
+    if not same_draws:
+        renamed |= pair(_might_be_drawn, [number for number in left if number in drawn])
+    packed = drawn & set(left) if same_draws else frozenset()
+    return Match(found, frozenset(renamed), frozenset(packed))
 
 
-def find_astray(reference: dict[str, Any], candidate: Any) -> tuple[dict[int, int], bool]:
+def draws_the_same(reference: dict[str, Any], candidate: Any) -> bool:
+    """Whether the candidate has drawn all that the reference draws."""
+    return not Counter(reference["draws"]) - Counter(_draws(candidate))
+
+
+def find_astray(
+    reference: dict[str, Any], candidate: Any, settled: Iterable[int], taken: Iterable[int]
+) -> tuple[dict[int, int], bool]:
     """Which of the candidate's registrations lack the values of which random ones of the reference.
 
     Args:
         reference: what its constructor drew and registered with hidden values.
         candidate: the same of the candidate, with the same hidden values; not to be believed.
+        settled: numbers of the reference's registrations of which that is known already.
+        taken: numbers of the candidate's registrations that belong to them.
 
     Returns:
         The number of the reference's registration for each such number of the candidate's, and whether that is sure:
         a candidate that has drawn what the reference draws may hold it in a form of its own, packed or folded.
     """
-    tensors = reference["tensors"]
-    unmatched = dict(enumerate(_tensors(candidate)))
-    same_draws = not Counter(reference["draws"]) - Counter(_draws(candidate))
+    tensors, known, gone = reference["tensors"], set(settled), set(taken)
+    unmatched = {number: found for number, found in enumerate(_tensors(candidate)) if number not in gone}
+    same_draws = draws_the_same(reference, candidate)
     sums = {tensor["sum"] for tensor in tensors}
     astray: dict[int, int] = {}
     swapped = False
     unnamed = []
     for number, tensor in enumerate(tensors):
-        if tensor["origin"] != "random":
+        if tensor["origin"] != "random" or number in known:
             continue
         others = [other for other, found in unmatched.items() if _same_name(tensor, found)]
         if others and unmatched[others[0]].get("shape") == tensor["shape"]:
@@ -155,7 +151,7 @@ def find_astray(reference: dict[str, Any], candidate: Any) -> tuple[dict[int, in
             unnamed.append(number)
     for number in unnamed:
         for other, found in unmatched.items():
-            if found.get("shape") == tensors[number]["shape"] and found.get("origin") in ("random", "constant"):
+            if found.get("shape") == tensors[number]["shape"] and _might_be_drawn(tensors[number], found):
                 astray[other] = number
                 del unmatched[other]
                 break
@@ -184,3 +180,7 @@ def _same_values(tensor: dict[str, Any], other: dict[str, Any]) -> bool:
 
 def _both_constant(tensor: dict[str, Any], other: dict[str, Any]) -> bool:
     return other.get("origin") in ("constant", "literal") and tensor["kind"] == other.get("kind")
+
+
+def _might_be_drawn(tensor: dict[str, Any], other: dict[str, Any]) -> bool:
+    return other.get("origin") in ("random", "constant")

@@ -7,8 +7,9 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,15 +18,17 @@ from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping
+from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.demand import Demand, find_demand
 from kernelrl.executor.judging.expectations import check_dependence, expect, expect_changes, knows_choices
 from kernelrl.executor.judging.habits import find_not_finite, learn_habits
 from kernelrl.executor.judging.images import Images
-from kernelrl.executor.judging.latitude import find_loose, find_twins, with_other_numbers
+from kernelrl.executor.judging.latitude import find_loose, find_twins, find_variation, with_other_numbers
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
+from kernelrl.executor.judging.updates import Updates, find_updates
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.peak_memory import PeakMemory
 from kernelrl.executor.processes.process import Process
@@ -34,6 +37,7 @@ from kernelrl.task import Task
 _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 
+Made = TypeVar("Made")
 BEHIND = mmap.PAGESIZE
 """Memory behind the inputs: what reads there is left to the second look, and not to what happens to lie there."""
 
@@ -65,10 +69,12 @@ class Reference:
         self._start = start
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
+        self._updates: Updates | None = None
         self.has_parameters = self.parameters_vary = False
         self.process = start("library")
         self._own = ReferenceProcess(task, self.process, cores, settings)
         self._images = Images(self._own, self.seeds)
+        self._attempts = Attempts(self.process, self._make_case, self._run)
         try:
             self._load()
         except BaseException:
@@ -98,10 +104,10 @@ class Reference:
         layout, image = first[0]
         images.find_varying(image, layout)
         if settings.oracle == "native":
-            images.loose = [False] * len(images.varying)
+            images.loose = [None] * len(images.varying)
         else:
-            images.loose = find_loose(images, self._bears)
-            images.twins = find_twins(images, self._bears, image, layout)
+            images.loose = find_loose(images, self._attempts.bears, image, layout)
+            images.twins = find_twins(images, self._attempts.bears, image, layout)
         self.parameters_vary = self._try_parameters()
         if settings.oracle != "native":
             self._vary_numbers()
@@ -117,7 +123,7 @@ class Reference:
         form = wire.normalised(native["done"])
         self.shapes.append(Shape(sizes, layout, form, outputs, fresh, overlapping(outputs)))
         if is_first:
-            habits = learn_habits(own, native)
+            habits = learn_habits(own, native, layout, image)
             self.habits = replace(habits, sorts=habits.unstable and knows_choices(own, image, outputs))
 
     def _vary_numbers(self) -> None:
@@ -127,37 +133,33 @@ class Reference:
         if form == shown.layout["form"]:
             return
         self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
-        if not self._bears(Draw(0, shape=len(self.shapes) - 1)):
+        if not self._attempts.bears(Draw(0, shape=len(self.shapes) - 1)):
             self.shapes.pop()
 
     def _try_parameters(self) -> bool:
         """Whether the reference is reliable with hidden parameters, if it has any."""
-        held = self.parameters
-        self.has_parameters = bool(held.shown["tensors"])
         if self.settings.seeds == "kernelbench":
+            self.has_parameters = self.parameters.registers
             return False
-        for held.computed_vary in (True, False):
-            held.draw()
-            self.has_parameters = held.any
-            if not self.has_parameters:
-                return False
-            if self._bears(Draw(0, parameters=CHECKED)):
-                return True
-        return False
-
-    def _bears(self, draw: Draw) -> bool:
-        """Whether the reference on a draw is as reliable as on the task's own inputs and parameters."""
         try:
-            case, reliable = self._make_case(draw)
+            self.parameters.draw()
         except TaskError:
             if not self.process.alive:
                 raise
+            self.has_parameters = self.parameters.registers
             return False
-        if case is None:
-            return False
-        assert case.expected is not None
-        finite = all(item.nan is None for item in case.expected)
-        return reliable or (finite and not self._make_case(Draw(0))[1])
+        self.has_parameters = self.parameters.any
+        attempts, draw = self._attempts, Draw(0, parameters=CHECKED)
+
+        def bears() -> bool:
+            case = attempts.borne_case(draw)
+            if case is None or not attempts.is_telling(case):
+                return False
+            self._cases[draw] = case
+            return True
+
+        runs = partial(attempts.runs, draw, self.habits.not_finite)
+        return self.has_parameters and find_variation(self.parameters, bears, runs)
 
     def _check_outputs(self, native: list[dict[str, Any]]) -> None:
         if not native:
@@ -168,38 +170,49 @@ class Reference:
                     f"task {self.task.id}: outputs of {described['layout']} {described['dtype']} cannot be compared"
                 )
 
-    def checked_cases(self) -> list[Case]:
-        """What is checked before timing, draws of no use left out. The caller holds `lock`."""
+    def checked_cases(self, packed: frozenset[int]) -> list[Case]:
+        """What is checked before timing, draws of no use left out. The caller holds `lock`.
+
+        Args:
+            packed: numbers of the registrations that the candidate holds in a form of its own.
+        """
         settings = self.settings
-        checked = self._number(CHECKED)
+        checked, redrawn = self._number(CHECKED, packed), self._number(REDRAWN, packed)
         planned = [Draw(index, parameters=checked) for index in range(settings.trials)]
         planned += [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
-        redrawn = self._number(REDRAWN)
         planned += [Draw(index, name, parameters=redrawn) for index, name in enumerate(settings.distributions)]
         cases = [case for draw in planned if (case := self.case(draw)) is not None]
         check_dependence(self.task, [case.expected or [] for case in cases if not case.draw.shape])
         return cases
+
+    def first_cases(self) -> list[Case]:
+        """The first case of each shape. The caller holds `lock`."""
+        draws = [Draw(0, shape=index, parameters=self._number(CHECKED)) for index in range(len(self.shapes))]
+        return [case for draw in draws if (case := self.case(draw)) is not None]
 
     def renew(self) -> None:
         """From now on draw other inputs: whoever has seen a verdict on the last ones does not meet them again."""
         if self.seeds.renew():
             self._cases.clear()
             self._settled.clear()
+            self._images.firm.clear()
+            self._updates = None
             self.parameters.forget()
 
-    def timed_case(self, index: int) -> Case:
+    def timed_case(self, index: int, packed: frozenset[int]) -> Case:
         """Inputs for a timed call, with parameters that no checked run has seen. The caller holds `lock`."""
-        case = self._provisional(Draw(index, parameters=self.timed_parameters))
+        case = self._firmly(self._provisional, Draw(index, parameters=self.timed_parameters(packed)))
         assert case is not None  # the task's own distribution always applies
         return case
 
-    def hidden_case(self, index: int, distribution: Distribution) -> Case | None:
+    def hidden_case(self, index: int, distribution: Distribution, packed: frozenset[int]) -> Case | None:
         """Hidden inputs for a call among the timed ones, with their parameters. The caller holds `lock`.
 
         None: the reference does not run on them.
         """
         try:
-            return self._provisional(Draw(_TIMED_FROM + index, distribution, parameters=self.timed_parameters))
+            draw = Draw(_TIMED_FROM + index, distribution, parameters=self.timed_parameters(packed))
+            return self._firmly(self._provisional, draw)
         except TaskError:
             if not self.process.alive:
                 raise
@@ -226,10 +239,9 @@ class Reference:
         assert case is not None and case.expected is not None
         return [expected.selected for expected in case.expected]
 
-    @property
-    def timed_parameters(self) -> int:
+    def timed_parameters(self, packed: frozenset[int]) -> int:
         """Number of the parameters of timed calls."""
-        return self._number(TIMED)
+        return self._number(TIMED, packed)
 
     def settle(self, case: Case) -> list[compare.Expected] | None:
         """The bounds by which outputs are right or wrong. The caller holds `lock`.
@@ -250,8 +262,8 @@ class Reference:
         self._settled[case.draw] = expected
         return expected
 
-    def _number(self, parameters: int) -> int:
-        return parameters if self.parameters_vary else 0
+    def _number(self, purpose: int, packed: frozenset[int] = frozenset()) -> int:
+        return self.parameters.of_packed(purpose, packed) if self.parameters_vary else 0
 
     def case(self, draw: Draw) -> Case | None:
         """The case of that draw, made at its first use; None: the reference itself is not reliable on it.
@@ -260,13 +272,26 @@ class Reference:
         """
         if draw not in self._cases:
             hidden = draw.distribution != "task"
-            self._cases[draw] = self._attempt(draw) if hidden else self._make_case(draw)[0]
+            self._cases[draw] = self._reliable_case(draw) if hidden else self._firmly(self._make_case, draw)[0]
         return self._cases[draw]
 
-    def _attempt(self, draw: Draw) -> Case | None:
+    def _firmly(self, make: Callable[[Draw], Made], draw: Draw) -> Made:
+        """What is made of a draw, with the task's own constants where the reference fails with others.
+
+        That it bears these has been seen of one draw, and not of all.
+        """
+        try:
+            return make(draw)
+        except TaskError:
+            if not self.process.alive or draw in self._images.firm or not any(self._images.loose):
+                raise
+            self._images.firm.add(draw)
+            return make(draw)
+
+    def _reliable_case(self, draw: Draw) -> Case | None:
         """A case on which the reference may fail or be unreliable; None: it does, or is."""
         try:
-            case, reliable = self._make_case(draw)
+            case, reliable = self._firmly(self._make_case, draw)
         except TaskError:
             if not self.process.alive:
                 raise
@@ -303,7 +328,8 @@ class Reference:
     def num_bytes(self) -> int:
         """Memory that the cases hold."""
         cases = sum(case.num_bytes for case in list(self._cases.values()) if case is not None)
-        return cases + sum(item.num_bytes for settled in list(self._settled.values()) for item in settled or ())
+        settled = sum(item.num_bytes for each in list(self._settled.values()) for item in each or ())
+        return cases + settled + self.parameters.num_bytes
 
     def demand(self) -> Demand:
         """What every program must read, write and compute in a call. The caller holds `lock`."""
@@ -313,19 +339,33 @@ class Reference:
     def peak_memory(self) -> int:
         """Peak memory of a process that loads the reference and calls it once (in bytes). The caller holds `lock`."""
         if self._peak is None:
-            number = self._number(CHECKED)
-            case = self.case(Draw(0, parameters=number))
-            assert case is not None
             with self._start("library") as process:
-                other = ReferenceProcess(self.task, process, self._cores, self.settings)
                 memory = PeakMemory(process.pid, self.arena_bytes)
-                other.attach(self.arena_bytes)
-                other.ask(other.load_question | self.init)
-                if number:
-                    self.parameters.construct(other.ask, number)
-                other.call(case.shape.layout, case.image, recorded=True)
+                _, call = self._prepare_call(process)
+                call()
                 self._peak = memory.num_bytes()
         return self._peak
+
+    def updates(self) -> Updates:
+        """What the first call changes of the model, on the first inputs that are checked. The caller holds `lock`."""
+        if self._updates is None:
+            self._updates = {}
+            if "parameters" in self.habits.changes_state and self.settings.device == "cpu":
+                with self._start("library") as process:
+                    self._updates = find_updates(*self._prepare_call(process))
+        return self._updates
+
+    def _prepare_call(self, process: Process) -> tuple[ReferenceProcess, Callable[[], object]]:
+        """Construct the model in another process; and its first call."""
+        number = self._number(CHECKED)
+        case = self.case(Draw(0, parameters=number))
+        assert case is not None
+        other = ReferenceProcess(self.task, process, self._cores, self.settings)
+        other.attach(self.arena_bytes)
+        other.ask(other.load_question | self.init)
+        if number:
+            self.parameters.construct(other.ask, number)
+        return other, partial(other.call, case.shape.layout, case.image, recorded=True)
 
     def compiled(self) -> Baseline | str:
         """The reference under `torch.compile`, or why there is none. The caller holds `lock`."""

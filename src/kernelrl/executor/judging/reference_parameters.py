@@ -8,14 +8,20 @@ from typing import Any
 
 import torch
 
-from kernelrl.executor.judging import parameters
+from kernelrl.executor.judging import parameters, variation
 from kernelrl.executor.judging.arena import Draw
 from kernelrl.executor.judging.parameters import Parameters
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
 
+KEYED = -1
+"""Number of parameters that are nothing but drawn anew: what a candidate registers is known by them. None is tried."""
 CHECKED, REDRAWN, TIMED = 1, 2, 3
-"""Numbers of the hidden parameters: of further runs on the task's own inputs, on hidden ones, and of the timed runs."""
+"""Numbers of the hidden parameters: of further runs on the task's own inputs, on hidden ones, and of the timed runs.
+
+For candidates that pack some of them, `of_packed` has numbers of its own.
+"""
+_PURPOSES = 3
 
 
 class ReferenceParameters:
@@ -30,30 +36,80 @@ class ReferenceParameters:
     def __init__(self, own: ReferenceProcess, seeds: Seeds, shown: dict[str, Any]):
         self._own = own
         self._seeds = seeds
+        self._shown = shown
         self._hidden: dict[int, Parameters] = {}
         self._taken = 0
-        self.shown = shown
-        """What the constructor reports of the parameters that the task's program makes."""
-        self.computed_vary = True
-        """Parameters that are neither constant nor random get other values too."""
+        self._packed: list[frozenset[int]] = [frozenset()]
+        self._chosen: frozenset[int] | None = None
+        self._enlarged = True
+        self.variable: list[int] = []
+        """Numbers of the registrations that could get other values."""
+        self.drawn: frozenset[int] = frozenset()
+        """Of those that get other values, the ones that depend on random draws."""
 
     @property
     def any(self) -> bool:
         """Whether the model has any that could be others."""
-        return bool(self.shown["draws"] or self._hidden[CHECKED].given)
+        return self.draws or bool(self.variable)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the constructor draws any random numbers."""
+        return bool(self._shown["draws"])
+
+    @property
+    def registers(self) -> bool:
+        """Whether the constructor registers any parameter or buffer."""
+        return bool(self._shown["tensors"])
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the values hold."""
+        return sum(values.nbytes for hidden in list(self._hidden.values()) for values in hidden.given.values())
+
+    def strata(self) -> list[list[int]]:
+        """The numbers that could get other values, by kind: what is drawn, other parameters, buffers."""
+        tensors = self.of(KEYED).report["tensors"]
+        parameters = [each for each in self.variable if tensors[each]["kind"] == "parameter"]
+        drawn = variation.find_drawn(self._shown, self.of(KEYED).report)
+        constant = [each for each in parameters if tensors[each]["origin"] == "constant"]
+        computed = [each for each in parameters if each not in drawn and each not in constant]
+        buffers = [each for each in self.variable if each not in parameters]
+        return [
+            group for group in ([each for each in parameters if each in drawn], constant, computed, buffers) if group
+        ]
 
     def forget(self) -> None:
         """Draw others when they are needed next."""
         self._hidden.clear()
-        self._taken = -1
+        self._packed = [frozenset()]
+        self._taken = -2
+
+    def choose(self, numbers: frozenset[int], enlarged: bool) -> None:
+        """From now on give other values to these registrations, and a size that matters to what is tiny."""
+        self._chosen, self._enlarged = numbers, enlarged
+        self.draw()
 
     def draw(self) -> None:
         """Draw all sets of hidden parameters."""
-        self.take(0)
+        self.forget()
+        self._hidden[KEYED] = Parameters(f"{self._seeds.of(Draw(0), 'parameters')}", {}, {})
+        self.take(KEYED)
+        report = self._hidden[KEYED].report
+        drawn = variation.find_drawn(self._shown, report)
+        self.variable = variation.find_variable(report, drawn)
+        chosen = [each for each in self.variable if self._chosen is None or each in self._chosen]
+        self.drawn = drawn & set(chosen)
         for number in (CHECKED, REDRAWN, TIMED):
             seed = self._seeds.of(Draw(number), "parameters")
-            given = parameters.draw_given(self.shown, self._own.process.tensor, seed, self.computed_vary)
+            given = variation.vary(report, self._own.process.tensor, chosen, drawn, seed, self._enlarged)
             self._hidden[number] = Parameters(f"{seed}", given, {})
+
+    def of_packed(self, number: int, packed: frozenset[int]) -> int:
+        """Number of the parameters of which these have the values of their draws."""
+        if packed not in self._packed:
+            self._packed.append(packed)
+        return number + _PURPOSES * self._packed.index(packed)
 
     def take(self, number: int) -> None:
         """Have the process construct its model with these parameters, unless it has them."""
@@ -61,13 +117,27 @@ class ReferenceParameters:
             return
         if number and not self._hidden:
             self.draw()
-        self._taken = -1  # none, if the constructor fails
+        if number > _PURPOSES and number not in self._hidden:
+            self._hidden[number] = self._without(number)
+        self._taken = -2  # none, if the constructor fails
         if number == 0:
-            self.shown = parameters.construct(self._own.ask, None, {})["parameters"]
+            parameters.construct(self._own.ask, None, {})
         else:
             reply = self.construct(self._own.ask, number)
             self._hidden[number] = replace(self._hidden[number], report=reply["parameters"])
         self._taken = number
+
+    def _without(self, number: int) -> Parameters:
+        """Hidden parameters of which the packed ones have the values of their draws, and of nothing else."""
+        packed = self._packed[(number - 1) // _PURPOSES]
+        hidden = self._hidden[(number - 1) % _PURPOSES + 1]
+        given = {each: values for each, values in hidden.given.items() if each not in packed}
+        if self.drawn - packed:  # of which the constructor might make the packed ones
+            constant = {each: values for each, values in given.items() if each not in self.drawn}
+            self._taken = -2
+            tensors = parameters.construct(self._own.ask, hidden.hidden, constant)["parameters"]["tensors"]
+            given |= {each: self._own.process.tensor(tensors[each]) for each in packed}
+        return Parameters(hidden.hidden, given, {})
 
     def construct(self, ask: Callable[..., dict[str, Any]], number: int) -> dict[str, Any]:
         """Have a process construct its model with hidden parameters."""
@@ -75,7 +145,7 @@ class ReferenceParameters:
 
     def of(self, number: int) -> Parameters:
         """Hidden parameters, and what the reference's constructor reports with them."""
-        if not self._hidden or not self._hidden[number].report:
+        if number not in self._hidden or not self._hidden[number].report:
             self.take(number)
         return self._hidden[number]
 

@@ -87,9 +87,9 @@ def launch(cfg: DictConfig, command: str, overrides: Sequence[str] = (), dry_run
         raise UserError(f"launcher.array={settings.array}: only eval can be shared out as an array, not {command}")
     if settings.executors and cfg.executor.engine != "ray":
         raise UserError(f"launcher.executors={settings.executors}: nodes of their own judge by Ray; add executor=ray")
-    if settings.generators and find_spec("vllm") is None:
-        raise UserError("launcher.generators=1: vLLM is not installed; pip install 'kernelrl[vllm]'")
     if not dry_run:
+        if settings.generators and find_spec("vllm") is None:
+            raise UserError("launcher.generators=1: vLLM is not installed; pip install 'kernelrl[vllm]'")
         _check_cluster(settings, nodes)
     require_all(cfg, STAGES[command].runs or (command,), here=False)
     cfg = cfg.copy()

@@ -1,0 +1,189 @@
+"""One policy of an evaluation: its answers to the tasks, judged and written to its ledger.
+
+Generation and judging take turns on purpose: a kernel timed on a machine that generates at the same time would be timed
+wrongly.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernelrl.candidate import Completion
+from kernelrl.console import track
+from kernelrl.errors import UserError
+from kernelrl.eval import trajectories
+from kernelrl.eval.channels import Judge
+from kernelrl.eval.ready import ReadyKernels, ReadySettings, RecordedCompletions, RecordedSettings
+from kernelrl.eval.settings import EvalSettings, PolicySettings
+from kernelrl.executor.api import Executor, Request
+from kernelrl.policies import backends
+from kernelrl.policies.backends.settings import Settings
+from kernelrl.policies.prompts import Message, to_text
+from kernelrl.policies.protocol import Answer, Policy
+from kernelrl.policies.settings import ModelSettings
+from kernelrl.records import Ledger, Record
+from kernelrl.rewards import Reward
+from kernelrl.strategies.protocol import Strategy
+from kernelrl.task import Task
+
+if TYPE_CHECKING:  # seconds that a report need not wait for
+    from kernelrl.policies.verifier import Verifier
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is the same for every policy."""
+
+    settings: EvalSettings
+    tasks: list[Task]
+    prompts: dict[str, list[Message]]
+    dialect: str
+    seed: int
+    reward: Reward
+    references: dict[str, list[str]]
+    executor: Executor
+    verifier: Verifier | None
+    model: ModelSettings
+    strategy: Strategy
+    judge: Judge | None
+    """What judges completions in place of the executor: the channel's, where they are no kernels."""
+
+
+def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Ledger) -> dict[str, Any]:
+    """Fill the ledger of one policy. Returns how many samples it held before, and the seconds that this took.
+
+    A batch holds all samples of its tasks, because some rewards compare a sample with its group. Batches are the same
+    in every run, each sample with its own seed: a resumed run draws what the interrupted one would have drawn.
+
+    Raises:
+        UserError: a server has left questions without an answer; what it did answer is kept.
+    """
+    if work.strategy.name != "single":
+        assert not isinstance(sampling, ReadySettings | RecordedSettings)  # see `read_strategy`
+        return _sample_trajectories(work, name, sampling, ledger)
+    started = time.monotonic()
+    settings = work.settings
+    earlier = list(ledger)
+    known = {record.id: record for record in earlier}
+    if ledger.skipped:
+        log.warning("%s: %d torn or corrupt line(s) skipped; sampling them again", ledger.folder, ledger.skipped)
+    wanted = [(f"eval/{name}/{task.id}/{sample}", task) for task in work.tasks for sample in range(settings.samples)]
+    size = max(1, settings.batch_size // settings.samples) * settings.samples
+    num_correct = sum(record.verdict.correct for record in earlier)
+    failures: Counter[str] = Counter()
+    with (
+        closing(_open(work, name, sampling)) as policy,
+        track(len(wanted), f"eval {name}") as progress,
+    ):
+        for number, start in enumerate(range(0, len(wanted), size)):
+            batch = wanted[start : start + size]
+            mine = settings.part is None or number % settings.parts == settings.part
+            if mine and any(id not in known for id, _ in batch):
+                answers = _draw(work, policy, batch, start)
+                failed = [answer.failure for answer in answers if answer.failure is not None]
+                failures.update(failed)
+                if failed and len(failed) == len(batch):
+                    break  # it answers nothing
+                if not failed:
+                    drawn = [
+                        (id, task, answer) for (id, task), answer in zip(batch, answers, strict=True) if id not in known
+                    ]
+                    records = _judge(work, name, drawn, [known[id] for id, _ in batch if id in known])
+                    ledger.append(records)
+                    num_correct += sum(record.verdict.correct for record in records)
+            progress.advance(len(batch), note=f"{num_correct} correct")
+    if failures:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in failures.items())
+        raise UserError(
+            f"eval.policies.{name}: questions without an answer ({kinds}); "
+            "what was answered is kept, and the same command asks for the rest"
+        )
+    return {"num_resumed": len(known), "seconds": round(time.monotonic() - started, 1)}
+
+
+def _sample_trajectories(work: Work, name: str, sampling: Settings, ledger: Ledger) -> dict[str, Any]:
+    """Fill the ledger of one policy by the strategy; see `sample_and_judge`."""
+    settings = work.settings
+    problems = trajectories.make_problems(name, work.tasks, work.prompts, work.dialect, settings.samples, work.seed)
+    mine = problems if settings.part is None else problems[settings.part :: settings.parts]
+    with closing(backends.open_policy(sampling, work.model, f"eval.policies.{name}")) as policy:
+        return trajectories.sample(
+            work.strategy, name, policy, work.executor, work.reward, mine, ledger, work.seed, settings.batch_size
+        )
+
+
+def _open(work: Work, name: str, sampling: PolicySettings) -> Policy | ReadyKernels | RecordedCompletions:
+    where = f"eval.policies.{name}"
+    if isinstance(sampling, RecordedSettings):
+        return RecordedCompletions(sampling, where)
+    if isinstance(sampling, ReadySettings):
+        kernels = ReadyKernels(sampling, [task.id for task in work.tasks], where)
+        if kernels.missing:
+            first, number = kernels.missing[0], len(kernels.missing)
+            log.warning("%s: no kernel for %d of %d tasks, e.g. %s", where, number, len(work.tasks), first)
+        return kernels
+    return backends.open_policy(sampling, work.model, where)
+
+
+def _draw(
+    work: Work, policy: Policy | ReadyKernels | RecordedCompletions, batch: Sequence[tuple[str, Task]], first: int
+) -> list[Answer]:
+    """An answer for each sample, which has an id and a task; `first` is the number of the first one in the run."""
+    if isinstance(policy, ReadyKernels | RecordedCompletions):
+        return [policy.answer(task.id, int(id.rpartition("/")[2])) for id, task in batch]
+    seeds = [work.seed * 1_000_003 + first + index for index in range(len(batch))]
+    return policy.sample([work.prompts[task.id] for _, task in batch], seeds)
+
+
+def _judge(work: Work, name: str, drawn: list[tuple[str, Task, Answer]], earlier: Sequence[Record]) -> list[Record]:
+    """Records of new samples.
+
+    Args:
+        drawn: id, task and answer of each.
+        earlier: records of the same groups that an interrupted run has left.
+    """
+    completions = [Completion.parse(answer.text) for _, _, answer in drawn]
+    tasks = [task for _, task, _ in drawn]
+    if work.judge is not None:
+        verdicts = [work.judge(task, completion) for task, completion in zip(tasks, completions, strict=True)]
+    else:
+        verdicts = work.executor.evaluate(
+            [
+                Request(task=task, candidate=completion.candidate(work.dialect), dialect=work.dialect)
+                for task, completion in zip(tasks, completions, strict=True)
+            ]
+        )
+    opinions: list[float | None] = [None] * len(drawn)
+    if work.verifier is not None:
+        opinions = work.verifier.opinions(tasks, completions, verdicts)
+    scores = work.reward.of_groups(
+        [*zip(completions, verdicts, strict=True), *((Completion.parse(r.completion), r.verdict) for r in earlier)],
+        [*(task.id for task in tasks), *(record.task_id for record in earlier)],
+        progress=1.0,
+        references=work.references,
+        opinions=[*opinions, *(record.opinion for record in earlier)],
+    )[: len(drawn)]
+    return [
+        Record.of(
+            id=id,
+            policy=name,
+            prompt=to_text(work.prompts[task.id]),
+            completion=completion.text,
+            verdict=verdict,
+            rewards=score.parts,
+            reward=score.total,
+            opinion=opinion,
+            **answer.usage,
+        )
+        for (id, task, answer), completion, verdict, score, opinion in zip(
+            drawn, completions, verdicts, scores, opinions, strict=True
+        )
+    ]

@@ -1,0 +1,23 @@
+import torch
+from torch import nn
+
+ROWS = 24
+SIZE = 32
+
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size, bias=False)
+        self.linear.weight.data.clamp_(min=0.0)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+def get_inputs():
+    return [torch.rand(ROWS, SIZE)]
+
+
+def get_init_inputs():
+    return [SIZE]

@@ -1,0 +1,22 @@
+import torch
+from torch import nn
+
+ROWS = 24
+SIZE = 32
+
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tril(torch.randn(size, size)) / size**0.5)
+
+    def forward(self, x):
+        return x @ self.weight.t()
+
+
+def get_inputs():
+    return [torch.randn(ROWS, SIZE)]
+
+
+def get_init_inputs():
+    return [SIZE]
