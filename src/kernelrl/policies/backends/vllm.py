@@ -52,9 +52,9 @@ def open_vllm(settings: VllmSettings, model: ModelSettings = DEFAULT, name: str 
         folder = Path(merged.name) / "policy"
     whole = settings.model_copy(update={"model": str(folder), "revision": None})
     opened = Vllm(whole, model) if len(environments) == 1 else Copies(partial(Vllm, whole, model), environments)
-    length = settings.engine.get("max_model_len") or context_length(
-        AutoConfig.from_pretrained(folder, trust_remote_code=model.trust_remote_code)
-    )
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=model.trust_remote_code)
+    given = settings.engine.get("max_model_len") or -1  # -1: vLLM takes what it has memory for
+    length = given if given > 0 else context_length(config)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=model.trust_remote_code)
     return _Merged(opened, merged, Context(tokenizer, length, settings.max_new_tokens, model.chat_template_kwargs))
 
