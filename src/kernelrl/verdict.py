@@ -212,9 +212,9 @@ class Verdict(_Frozen):
     """How the candidate got the reference's parameters and buffers.
 
     `keyed`: hidden values, of what it draws or registers as the reference does. `by_name`: hidden values, of which
-    those that it initialises in another way or order than the reference were given to it by name or shape. `same_seed`:
-    the values that the program's initialisers make, from the same seed, because the reference is not reliable with
-    others or the protocol wants it so. None: the reference has no parameters, or the candidate did not run."""
+    those that it initialises in another way or order than the reference were given to it by name or shape.
+    `same_seed`: the values that the program's initialisers make, because the reference is not reliable with others or
+    the protocol wants it so. None: the reference has no parameters, or the candidate did not run."""
     operators: dict[str, int] | None = None
     """Library operators that ran in one traced call, with counts; None: not traced."""
     build: Build | None = None
