@@ -414,3 +414,9 @@ def test_the_floor_and_the_plans_weight_are_finite_numbers(value):
         make_reward({"floor": value, "terms": {"correct": {}}})
     with pytest.raises(UserError, match=r"reward\.plan\.weight="):
         make_reward({"terms": {"correct": {}}, "plan": {"weight": value, "terms": {"compiles": {}}}})
+
+
+def test_what_is_known_only_beside_others_is_not_known_of_one_alone():
+    assert make_reward({"terms": {"correct": {}, "speedup": {}}}).alone(COMPLETION, FAST).total > 1
+    for name in ("standardised_speedup", "similarity", "judge"):
+        assert make_reward({"terms": {"correct": {}, name: {}}}).alone(COMPLETION, FAST).total is None, name

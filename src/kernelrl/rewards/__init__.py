@@ -81,6 +81,8 @@ ALONE = Context()
 
 EXECUTION = frozenset({"runs", "correct", "speedup", "tiers", "standardised_speedup", "coverage", "brevity", "memory"})
 """Rewards that cannot be known of a kernel that was compiled and not run: such a sample earns None."""
+IN_COMPANY = frozenset({"standardised_speedup", "similarity", "judge"})
+"""Rewards that say something only beside a group, known kernels or an opinion, see `Context`."""
 
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -175,6 +177,10 @@ class Reward:
             return Score(total=total, parts=parts)
         plan = _sum(self.plan.terms, parts, context.progress)
         return Score(total=total + self.plan.weight * plan, parts=parts, plan=plan)
+
+    def alone(self, completion: Completion, verdict: Verdict) -> Score:
+        """Score a completion of whose group nothing is known; None where the reward is known only beside others."""
+        return Score(total=None) if IN_COMPANY & self.measures.keys() else self(completion, verdict)
 
     def of_groups(
         self,

@@ -311,7 +311,7 @@ def _judge_all(setting: Setting, works: Sequence[_Work], verdicts: dict[str, Ver
 
 
 def _record(setting: Setting, attempt: Attempt) -> Record:
-    score = setting.reward(attempt.completion, attempt.verdict)
+    score = setting.reward.alone(attempt.completion, attempt.verdict)
     role = attempt.draft.question.role
     return Record.of(
         id=attempt.id,
