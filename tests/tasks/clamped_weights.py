@@ -12,7 +12,7 @@ class Model(nn.Module):
         self.linear.weight.data.clamp_(min=0.0)
 
     def forward(self, x):
-        return torch.relu(self.linear(x))
+        return x @ self.linear.weight.clamp(min=0.0).t()
 
 
 def get_inputs():

@@ -3,7 +3,7 @@ from torch import nn
 
 BATCH = 3
 STEPS = 90
-SIZE = 24
+SIZE = 64
 
 
 class Model(nn.Module):

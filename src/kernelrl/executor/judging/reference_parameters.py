@@ -102,7 +102,8 @@ class ReferenceParameters:
         self.drawn = drawn & set(chosen)
         for number in (CHECKED, REDRAWN, TIMED):
             seed = self._seeds.of(Draw(number), "parameters")
-            given = variation.vary(report, self._own.process.tensor, chosen, drawn, seed, self._enlarged)
+            enlarged = self._enlarged and number != REDRAWN  # hidden inputs and large values are too much for some
+            given = variation.vary(report, self._own.process.tensor, chosen, drawn, seed, enlarged)
             self._hidden[number] = Parameters(f"{seed}", given, {})
 
     def of_packed(self, number: int, packed: frozenset[int]) -> int:

@@ -21,9 +21,9 @@ TINY = 0.1
 """Constants below it become as large as that, or up to ten times larger."""
 TYPICAL = 0.3
 """Least root mean square of a random vector."""
-FAR, FARTHEST = 2.0, 10.0
+FAR, FARTHEST = 4.0, 10.0
 """Magnitudes of the few elements of a vector that open or close a gate."""
-SHARE_FAR = 0.125
+SHARE_FAR = 0.2
 FEWEST = 16
 """Vectors of fewer elements have none of those."""
 
