@@ -173,7 +173,7 @@ def test_a_node_that_joins_gets_work_and_a_silent_one_is_given_up(cluster: Clust
 
 
 def test_an_actor_that_gives_no_verdict_is_replaced(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_pool, "longest_judgement_s", lambda _: 10.0)
+    monkeypatch.setattr(ray_pool, "longest_judgement_s", lambda _: 40.0)
     settings["cluster"] |= {"max_actors": 1}
     with make_executor(settings | QUICK) as engine:
         engine.evaluate([request(RIGHT)])
@@ -183,7 +183,7 @@ def test_an_actor_that_gives_no_verdict_is_replaced(settings: dict[str, Any], mo
             process.suspend()
         [verdict] = engine.evaluate([request(RIGHT + "\n# another")])
         assert verdict.status == "correct"
-        assert "no verdict for 10 s" in [node.last_error for node in engine.health()]
+        assert "no verdict for 40 s" in [node.last_error for node in engine.health()]
     for process in before:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
