@@ -276,6 +276,27 @@ def limits(policies: Mapping[str, Sequence[tuple[float, float]]]) -> str:
         return to_svg(figure, "Speedup against the limit")
 
 
+def lengths(policies: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Share of correct samples by the length of their reasoning, a line per policy.
+
+    Args:
+        policies: name -> (mean length in words, share of correct samples) of groups of samples; empty: not drawn.
+    """
+    with rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 2.6), layout="constrained")
+        (axes,) = make_panels(figure, 1)
+        ends = []
+        for color, (name, points) in zip(_repeat(SERIES, len(policies)), policies.items(), strict=True):
+            if points:
+                words, correct = np.array(points, dtype=np.float64).T
+                axes.plot(words, correct, color=color, marker="o", markersize=3.5)
+                ends.append((name, words[-1], correct[-1], color))
+        _finish_curves(axes, "Correct by length of the reasoning", True)
+        axes.set_xlabel("words of reasoning")
+        _label_ends(axes, ends)
+        return to_svg(figure, "Correctness by length of the reasoning")
+
+
 def make_panels(figure: Figure, num: int, sharey: bool = False) -> Sequence[Axes]:
     """So many plots side by side, each a third of the width at most."""
     columns: Sequence[Axes] = figure.subplots(1, max(3, num), sharey=sharey)

@@ -267,16 +267,12 @@ def _plot_limits(records: Mapping[str, Sequence[Record]]) -> Markup | None:
 
 
 def _plot_reasoning(results: Mapping[str, Any]) -> Markup | None:
-    told = {name: policy["reasoning"]["bins"] for name, policy in results["policies"].items() if "reasoning" in policy}
-    lines = {
-        name: [(it["words"], it["correct"]) for it in bins]
-        for name, bins in told.items()
-        if bins and bins[0]["words"] < bins[-1]["words"]
-    }
-    if not lines:
-        return None
-    panels = [("Correct samples by length of the reasoning", lines, True)]
-    return Markup(plots.curves(panels, "Correctness by length of the reasoning", xlabel="words of reasoning"))
+    points = {}
+    for name, policy in results["policies"].items():
+        bins = policy.get("reasoning", {}).get("bins", [])
+        varies = bool(bins) and bins[0]["words"] < bins[-1]["words"]
+        points[name] = [(it["words"], it["correct"]) for it in bins] if varies else []
+    return Markup(plots.lengths(points)) if any(points.values()) else None
 
 
 def _count_cheats(records: Mapping[str, Sequence[Record]]) -> dict[str, list[int]]:
