@@ -48,7 +48,7 @@ def prepare(cfg: DictConfig) -> DictConfig:
         tasks = str(inside)
     given = str(cfg.eval.tasks) if cfg.eval.tasks is not None and Path(cfg.eval.tasks).exists() else tasks
     policies = {name: {"backend": "records", "folder": str(folder / name)} for name in results["policies"]}
-    limit = min((most for most in (cfg.eval.limit, earlier["limit"]) if most is not None), default=None)
+    limit = min((most for most in (cfg.eval.limit, earlier.get("limit")) if most is not None), default=None)
     changed = OmegaConf.merge(
         cfg,
         {
