@@ -320,11 +320,6 @@ class Contestant:
         """Digests of what a call of `forward` must leave as it was."""
         return {"state": read_state(getattr(self, "model", None), self.gpu is not None)}
 
-    def do_registered(self) -> dict[str, Any]:
-        """Where the model's parameters and buffers lie, by their names."""
-        found = [*self.model.named_parameters(), *self.model.named_buffers()]
-        return {"registered": [wire.describe(tensor.detach()) | {"name": name} for name, tensor in found]}
-
     def _report(self, tree: Any) -> dict[str, Any]:
         tensors: list[torch.Tensor] = []
         form = wire.flatten(tree, tensors)

@@ -12,7 +12,6 @@ from kernelrl.executor.judging import parameters
 from kernelrl.executor.judging.arena import Arena, Case
 from kernelrl.executor.judging.endings import DiedOnClosedPage, Ended, PageLearnt, broke_off, broke_rule
 from kernelrl.executor.judging.match import Match
-from kernelrl.executor.judging.updates import Updates, compare_updates
 from kernelrl.executor.processes.closed_library import Allowed, Closed, LibraryStaysOpen
 from kernelrl.executor.processes.failures import ProcessDied, ProcessFailure
 from kernelrl.executor.processes.peak_memory import PeakMemory
@@ -38,10 +37,6 @@ class CandidateProcess:
         self.closed: Closed | None = None
         self.report: Any = None  # what its constructor has drawn and registered
         self.state: dict[str, Any] = {}
-        self.num_calls = 0
-        """Since it was constructed."""
-        self.updates_known = False
-        """It registers what the reference's calls change."""
 
     def attach(self, timeout: float) -> None:
         """Share memory with it, before it sees untrusted text, and begin to measure its own."""
@@ -54,7 +49,6 @@ class CandidateProcess:
 
     def call(self, case: Case, question: dict[str, Any], meanwhile: Callable[[], None]) -> dict[str, Any]:
         """One call of `forward` that is not timed."""
-        self.num_calls += 1
         try:
             self.arena.arrange(case.shape.layout, self.ask)
             self.arena.put(case.image, self.ask)
@@ -80,7 +74,6 @@ class CandidateProcess:
         if "failed" in reply:
             message = reply.get("message", "")
             raise Ended("runtime_error", f"Constructing {ENTRY_POINT} again failed: {message}")
-        self.num_calls = 0
         return reply.get("parameters")
 
     def close_library(self) -> None:
@@ -115,24 +108,6 @@ class CandidateProcess:
             if name == "parameters":
                 raise self.violation("parameters_mutated", "forward changed the model's parameters or buffers")
             raise self.violation("state_changed", f"{name}: {self.state[name]!s:.50} became {after.get(name)!s:.50}")
-
-    def compare_updates(self, updates: Updates, trial: int, inputs: str) -> None:
-        """Hold what its first call has changed of what it registers against the reference's."""
-        try:
-            registered = self.ask({"do": "registered"}).get("registered")
-        except ProcessFailure as error:
-            raise self.broke_off(error, "after it ran") from None
-        self.updates_known, errors = compare_updates(self.process, registered, updates, trial, inputs)
-        self.found.errors += errors
-
-    def check_updating(self, call: Callable[[], object]) -> None:
-        """A call late in its life must change something of what the reference's calls change, too."""
-        before = self._read_state().get("parameters")
-        call()
-        if before == self._read_state().get("parameters"):
-            raise Ended(
-                "incorrect", "A later call did not change the parameters or buffers that the reference's change."
-            )
 
     def _read_state(self) -> dict[str, Any]:
         state = self.ask({"do": "state"}).get("state")

@@ -22,7 +22,7 @@ from kernelrl.executor.judging.pairs import Pairs
 from kernelrl.executor.judging.reference import Reference
 from kernelrl.executor.judging.sanitizing import MemoryMistake
 from kernelrl.executor.judging.second_look import look_again
-from kernelrl.executor.judging.trials import check_updates, run_trials
+from kernelrl.executor.judging.trials import run_trials
 from kernelrl.executor.legality.reading import READING_S
 from kernelrl.executor.processes.closed_library import ClosedLibrary
 from kernelrl.executor.processes.cores import Cores
@@ -97,7 +97,6 @@ def judge(
                     pairs.compare_with_bound(bounds)
             with cores.on_device():
                 own.check_state()
-                check_updates(own, outputs, hidden)
         except DiedOnClosedPage:  # here, where no lock is held: to learn takes processes of its own
             raise own.answer_for_death() from None
         except (Ended, MemoryMistake, TaskError, InfrastructureError):

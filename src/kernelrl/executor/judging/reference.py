@@ -7,7 +7,6 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -28,7 +27,6 @@ from kernelrl.executor.judging.latitude import find_loose, find_twins, find_vari
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
-from kernelrl.executor.judging.updates import Updates, find_updates
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.peak_memory import PeakMemory
 from kernelrl.executor.processes.process import Process
@@ -69,7 +67,6 @@ class Reference:
         self._start = start
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
-        self._updates: Updates | None = None
         self.has_parameters = self.parameters_vary = False
         self.process = start("library")
         self._own = ReferenceProcess(task, self.process, cores, settings)
@@ -196,7 +193,6 @@ class Reference:
             self._cases.clear()
             self._settled.clear()
             self._images.firm.clear()
-            self._updates = None
             self.parameters.forget()
 
     def timed_case(self, index: int, packed: frozenset[int]) -> Case:
@@ -339,33 +335,19 @@ class Reference:
     def peak_memory(self) -> int:
         """Peak memory of a process that loads the reference and calls it once (in bytes). The caller holds `lock`."""
         if self._peak is None:
+            number = self._number(CHECKED)
+            case = self.case(Draw(0, parameters=number))
+            assert case is not None
             with self._start("library") as process:
+                other = ReferenceProcess(self.task, process, self._cores, self.settings)
                 memory = PeakMemory(process.pid, self.arena_bytes)
-                _, call = self._prepare_call(process)
-                call()
+                other.attach(self.arena_bytes)
+                other.ask(other.load_question | self.init)
+                if number:
+                    self.parameters.construct(other.ask, number)
+                other.call(case.shape.layout, case.image, recorded=True)
                 self._peak = memory.num_bytes()
         return self._peak
-
-    def updates(self) -> Updates:
-        """What the first call changes of the model, on the first inputs that are checked. The caller holds `lock`."""
-        if self._updates is None:
-            self._updates = {}
-            if "parameters" in self.habits.changes_state and self.settings.device == "cpu":
-                with self._start("library") as process:
-                    self._updates = find_updates(*self._prepare_call(process))
-        return self._updates
-
-    def _prepare_call(self, process: Process) -> tuple[ReferenceProcess, Callable[[], object]]:
-        """Construct the model in another process; and its first call."""
-        number = self._number(CHECKED)
-        case = self.case(Draw(0, parameters=number))
-        assert case is not None
-        other = ReferenceProcess(self.task, process, self._cores, self.settings)
-        other.attach(self.arena_bytes)
-        other.ask(other.load_question | self.init)
-        if number:
-            self.parameters.construct(other.ask, number)
-        return other, partial(other.call, case.shape.layout, case.image, recorded=True)
 
     def compiled(self) -> Baseline | str:
         """The reference under `torch.compile`, or why there is none. The caller holds `lock`."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.judging.arena import Draw
 from kernelrl.executor.judging.candidate_process import CandidateProcess
 from kernelrl.executor.judging.endings import Ended
 from kernelrl.executor.judging.hidden_parameters import HiddenParameters
@@ -45,7 +44,6 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
     with own.cores.holding(own.reference.lock), own.cores.making_reference():
         cases = own.reference.checked_cases(hidden.packed)
         reference_peak = own.reference.peak_memory() if measures_memory else None
-        updates = own.reference.updates()
         timed = own.settings.timing and not match.interpreted
         if not any(case.changed for case in cases):  # what it makes of its inputs may not be reliable there
             distributions = [each.draw.distribution for each in cases if each.draw.distribution != "task"]
@@ -62,8 +60,6 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
             peak = own.memory.num_bytes()
             found.memory = Memory(candidate_mb=peak / 2**20, reference_mb=reference_peak / 2**20)
         compare_values = outputs.examine(reply, case)
-        if own.num_calls == 1 and case is cases[0] and updates:
-            own.compare_updates(updates, found.trials - 1, case.inputs)
         asked_again = asked_again + 1 if outputs.unfilled else 0
         if asked_again > MAX_ASKED_AGAIN:
             raise own.violation("output_reused", "all calls take their outputs from memory where they find zeros")
@@ -82,17 +78,6 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
             "incorrect", f"Wrong output in {len(found.errors)} of {found.trials} trials: {first.message}{where}."
         )
     return Passed(slowest_s, distributions)
-
-
-def check_updates(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters) -> None:
-    """Where it registers what the reference's calls change, one call more, like any other, must change it."""
-    if not own.updates_known:
-        return
-    reference = own.reference
-    with own.cores.holding(reference.lock), own.cores.making_reference():
-        case = reference.case(Draw(own.settings.trials, parameters=hidden.last))
-    assert case is not None
-    own.check_updating(lambda: outputs.accepted(case))
 
 
 def _assemble(own: CandidateProcess, reply: dict[str, Any]) -> None:
