@@ -61,9 +61,9 @@ def output(folder: Path, job: str) -> str:
     return (folder / "logs" / f"{job}.log").read_text()
 
 
-def test_the_pipeline_runs_on_two_nodes(cluster: Slurm, toy: Path, tmp_path: Path) -> None:
+def test_the_pipeline_runs_on_two_nodes(cluster: Slurm, tmp_path: Path) -> None:
     """With the model shared out; the other jobs here leave it whole on both."""
-    words = [f"output_dir={tmp_path}", f"curate.folder={toy}/data", "parallel=zero2", "nodes=2"]
+    words = [f"output_dir={tmp_path}", "parallel=zero2", "nodes=2"]
     job = submit(cluster, "pipeline", *words)
     state = cluster.finish(job)
     assert state["JobState"] == "COMPLETED", output(tmp_path, job)
