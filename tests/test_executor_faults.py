@@ -18,11 +18,13 @@ import psutil
 import pytest
 
 from candidate_files import EXPLOITS, HERE, from_file
-from conftest import RIGHT
+from conftest import REFERENCE, RIGHT
 from executor_cases import FAST, PATIENCE_S, judge, processes_of, request, service_of, wait_for
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, make_executor
-from kernelrl.executor.engines.service import own_folder
+from kernelrl.executor.engines.service import MAX_REFERENCES, own_folder
+
+pytestmark = pytest.mark.slow
 
 BUSY = RIGHT.replace(
     "void kernel", "void toil() { for (volatile long i = 0; i < 2000000000L; ++i) {} }\nvoid kernel"
@@ -225,7 +227,6 @@ def test_a_clock_that_jumps_changes_nothing(
         assert all(0 < verdict.seconds < 600 for verdict in verdicts)
 
 
-@pytest.mark.slow
 def test_nothing_leaks_in_a_thousand_evaluations(settings: dict[str, Any], fresh_cache: Path) -> None:
     with make_executor(settings | {"cache_dir": str(fresh_cache), "timing": False, "distributions": []}) as engine:
         engine.evaluate([request(RIGHT + f"\n# first {index}") for index in range(200)])
@@ -238,6 +239,16 @@ def test_nothing_leaks_in_a_thousand_evaluations(settings: dict[str, Any], fresh
     assert after["descriptors"] <= before["descriptors"] + 4
     assert after["files"] <= before["files"] + 2
     assert after["megabytes"] <= before["megabytes"] + 50, (before, after)
+
+
+def test_references_that_nobody_needs_leave_no_memory_behind(executor_cache: Path) -> None:
+    """Each has inputs, outputs and bounds of many calls: a training meets thousands of tasks."""
+    tasks = [REFERENCE.replace("256,", f"{rows},") for rows in range(40, 80)]
+    with make_executor({**FAST, "cache_dir": str(executor_cache), "timing": False}) as engine:
+        verdicts = engine.evaluate([request(RIGHT, task) for task in tasks])
+        maps = Path(f"/proc/{service_of(engine).pid}/maps")
+        wait_for(lambda: maps.read_text().count("memfd:kernelrl-inputs") <= MAX_REFERENCES)
+    assert {verdict.status for verdict in verdicts} == {"correct"}
 
 
 def _footprint(engine: Executor) -> dict[str, float]:

@@ -71,6 +71,8 @@ RENEWED_AFTER_S = 2.0
 """A reference that nobody has used for so long (in seconds) serves another group, which gets other inputs."""
 REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
+MAX_REFERENCES = 16
+"""Idle references, each of which has a process."""
 MAX_LESSONS = 4
 """How often a candidate is judged again because it needed a function of the library that was closed by mistake."""
 REQUEST_BYTES = 1 << 30
@@ -135,7 +137,7 @@ class References:
         for key, entry in list(self._entries.items()):
             if self._users[key]:
                 continue
-            if total > REFERENCE_BYTES or len(self._entries) > 16:
+            if total > REFERENCE_BYTES or len(self._entries) > MAX_REFERENCES:
                 del self._entries[key], self._users[key], self._starting[key], self._left[key]
                 if isinstance(entry, Reference):
                     total -= entry.num_bytes

@@ -72,7 +72,6 @@ class Reference:
         self.process = start("library")
         self._own = ReferenceProcess(task, self.process, cores, settings)
         self._images = Images(self._own, self.seeds)
-        self._attempts = Attempts(self.process, self._make_case, self._run)
         try:
             self._load()
         except BaseException:
@@ -101,14 +100,15 @@ class Reference:
             self._show(size, layout, image)
         layout, image = first[0]
         images.find_varying(image, layout)
+        attempts = Attempts(self.process, self._make_case, self._run)
         if settings.oracle == "native":
             images.loose = [None] * len(images.varying)
         else:
-            images.loose = find_loose(images, self._attempts.bears, image, layout)
-            images.twins = find_twins(images, self._attempts.bears, image, layout)
-        self.parameters_vary = self._try_parameters()
+            images.loose = find_loose(images, attempts.bears, image, layout)
+            images.twins = find_twins(images, attempts.bears, image, layout)
+        self.parameters_vary = self._try_parameters(attempts)
         if settings.oracle != "native":
-            self._vary_numbers()
+            self._vary_numbers(attempts)
 
     def _show(self, sizes: dict[str, int], layout: dict[str, Any], image: torch.Tensor) -> None:
         """Call it on the first inputs of one size; the task's own size is the first."""
@@ -124,17 +124,17 @@ class Reference:
             habits = learn_habits(own, native, layout, image)
             self.habits = replace(habits, sorts=habits.unstable and knows_choices(own, image, outputs))
 
-    def _vary_numbers(self) -> None:
+    def _vary_numbers(self, attempts: Attempts) -> None:
         """Add a call with other numbers where the task passes some beside its tensors, if the reference bears it."""
         shown = self.shapes[0]
         form = with_other_numbers(shown.layout["form"], random.Random(self.seeds.of(Draw(0), "numbers")))
         if form == shown.layout["form"]:
             return
         self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
-        if not self._attempts.bears(Draw(0, shape=len(self.shapes) - 1)):
+        if not attempts.bears(Draw(0, shape=len(self.shapes) - 1)):
             self.shapes.pop()
 
-    def _try_parameters(self) -> bool:
+    def _try_parameters(self, attempts: Attempts) -> bool:
         """Whether the reference is reliable with hidden parameters, if it has any."""
         if self.settings.seeds == "kernelbench":
             self.has_parameters = self.parameters.registers
@@ -147,7 +147,7 @@ class Reference:
             self.has_parameters = self.parameters.registers
             return False
         self.has_parameters = self.parameters.any
-        attempts, draw = self._attempts, Draw(0, parameters=CHECKED)
+        draw = Draw(0, parameters=CHECKED)
 
         def bears() -> bool:
             case = attempts.borne_case(draw)

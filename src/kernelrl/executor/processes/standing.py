@@ -10,6 +10,8 @@ STOPPING_CPU_S = 1.0
 """Time that a process may compute after it was told to stop (in seconds): no kernel's system call takes so long."""
 STOPPING_S = 60.0
 """Time in which it must stand (in seconds): much on a loaded machine, moments on another."""
+SPINNING_S = 1e-4
+"""Time in which it mostly stands (in seconds): to sleep meanwhile would be measured, to spin for longer is wasted."""
 STOPPED, ENDED = b"Tt", b"ZX"
 _SCHED_CLOCK = 2  # CPUCLOCK_SCHED, see clock_getcpuclockid(3)
 
@@ -42,9 +44,13 @@ def wait_until_it_stands(pid: int, stands: Callable[[], bool]) -> None:
     while not stands():
         if cpu_s(pid) - computed > STOPPING_CPU_S:
             raise StillRuns(final=True)
-        if time.monotonic() - started > STOPPING_S:
+        waited = time.monotonic() - started
+        if waited > STOPPING_S:
             raise StillRuns(final=False)
-        os.sched_yield()  # to a thread that has yet to stop on this core
+        if waited < SPINNING_S:
+            os.sched_yield()  # to a thread that has yet to stop on this core
+        else:
+            time.sleep(SPINNING_S)
 
 
 def stands(pid: int) -> bool:
