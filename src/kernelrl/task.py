@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from kernelrl.errors import TaskError
+from kernelrl.syntax import parse
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 SHAPE_RANGES = "SHAPE_RANGES"
@@ -72,7 +73,7 @@ class Task(BaseModel):
         Raises:
             TaskError: `SHAPE_RANGES` is not such a literal.
         """
-        tree = ast.parse(self.source)
+        tree = parse(self.source)
         for node in tree.body:
             if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [SHAPE_RANGES]:
                 return self._read_ranges(node, _assigned(tree))
@@ -120,7 +121,7 @@ class Task(BaseModel):
         """
         name = name or f"task {self.id}"
         try:
-            tree = ast.parse(self.source)
+            tree = parse(self.source)
         except SyntaxError as error:
             raise TaskError(f"{name}: syntax error on line {error.lineno}: {error.msg}") from None
         except ValueError as error:

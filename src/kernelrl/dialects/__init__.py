@@ -13,6 +13,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from kernelrl.errors import UserError
+from kernelrl.syntax import parse
 from kernelrl.verdict import Violation
 
 EXAMPLE_TASK = """\
@@ -82,7 +83,7 @@ def get(name: str) -> Dialect:
 def detect(source: str) -> str:
     """The dialect of a kernel: `triton` where it imports triton, `cuda` where it has CUDA sources, otherwise `cpp`."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "cpp"
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}

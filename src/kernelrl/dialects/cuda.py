@@ -8,13 +8,14 @@ from __future__ import annotations
 import ast
 
 from kernelrl.dialects import Dialect, cpp
+from kernelrl.syntax import parse
 from kernelrl.verdict import Violation
 
 
 def find_violations(source: str) -> list[Violation]:
     """Rules of this dialect that the source breaks; empty for a genuine kernel."""
     violations = cpp.find_violations(source)
-    literals = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    literals = [node.value for node in ast.walk(parse(source)) if isinstance(node, ast.Constant)]
     texts = [text for text in literals if isinstance(text, str)]
     if not any("__global__" in text for text in texts):
         violations.append(Violation(rule="no_kernel", evidence="no text defines a __global__ function"))

@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kernelrl.syntax import parse
 from kernelrl.verdict import TrialError, Verdict
 
 Amount = Literal["status", "errors", "times", "profile"]
@@ -91,7 +92,7 @@ def _build_error(verdict: Verdict, source: str | None) -> str:
 def _native_line(source: str, number: int) -> str:
     """A line of the only long text in a kernel's source, which is what the compiler reads; empty: not known."""
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]

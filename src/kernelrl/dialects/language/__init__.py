@@ -24,6 +24,7 @@ from kernelrl.dialects.language.kernels import find_in_kernels
 from kernelrl.dialects.language.meaning import Meaning
 from kernelrl.dialects.language.names import resolve
 from kernelrl.dialects.language.rules import calls_kernel, compiles, find_uses
+from kernelrl.syntax import parse
 from kernelrl.verdict import Violation
 
 MAX_VIOLATIONS = 50
@@ -62,7 +63,7 @@ def read(source: str, may_compute: bool = False) -> Reading:
     if too_long := syntax.find_size(source):
         return Reading(too_long)
     try:
-        whole = ast.parse(source)
+        whole = parse(source)
     except (RecursionError, MemoryError):
         return Reading([Violation(rule="outside_language", evidence="nested too deeply to be read")])
     if too_deep := syntax.find_depth(whole):

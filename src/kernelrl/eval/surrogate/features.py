@@ -16,6 +16,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 from kernelrl import dialects
 from kernelrl.data.judged import Text
+from kernelrl.syntax import parse
 
 WORD = r"[A-Za-z_]\w*|\d+(?:\.\d+)?|[^\s\w]"
 """A name, a number, or a sign."""
@@ -83,7 +84,7 @@ def _numbers(text: Text) -> list[float]:
 def _nodes(source: str) -> int:
     """Number of nodes of the Python around the kernel; -1: it does not parse."""
     try:
-        return sum(1 for _ in ast.walk(ast.parse(source)))
+        return sum(1 for _ in ast.walk(parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return -1
 

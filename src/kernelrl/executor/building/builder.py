@@ -38,6 +38,7 @@ from kernelrl.executor.legality import native
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.forking import ForkServer
 from kernelrl.executor.processes.helpers import confined_assembler
+from kernelrl.syntax import parse
 
 _PTXAS = re2.compile(
     r"Compiling entry function '(\w+)'[^\n]*\n(?:[^\n]*\n)?[^\n]*?(\d+) bytes spill stores[^\n]*\n"
@@ -233,7 +234,7 @@ class Builder:
         Returns:
             For each launch `kernel`, `arch`, `ok`, `log` and, where ok, `registers`, `shared_bytes`, `spill_bytes`.
         """
-        text = cubin.kernels_only(source)
+        text = cubin.kernels_only(parse(source))
         key = digest(text, launches, arch, triton.__version__)
         folder = self._cache / "cubin" / key[:2] / key
         with self._cores.holding(self._locks[key]):

@@ -18,13 +18,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+_IMPORTS = ast.parse("import triton\nimport triton.language as tl\nimport math").body
 
-def kernels_only(source: str) -> str:
-    """The text without anything that runs on import, but Triton's kernels and the constants that they may use."""
-    kept: list[ast.stmt] = [*ast.parse("import triton\nimport triton.language as tl\nimport math").body]
-    for node in ast.parse(source).body:
+
+def kernels_only(program: ast.Module) -> str:
+    """Text of a program without what runs on import: Triton's kernels and the constants that they may use."""
+    kept = list(_IMPORTS)
+    for node in program.body:
         if isinstance(node, ast.FunctionDef) and any("triton.jit" in ast.unparse(it) for it in node.decorator_list):
-            node.decorator_list = [ast.parse("triton.jit", mode="eval").body]
+            node.decorator_list = [ast.Attribute(ast.Name("triton"), "jit")]
             node.args.defaults = [_literal(default) for default in node.args.defaults]
             node.args.kw_defaults = [default and _literal(default) for default in node.args.kw_defaults]
             kept.append(node)
@@ -45,7 +47,7 @@ def main(folder: Path) -> None:
     triton.knobs.cache.dir = str(folder / "cache")
     request = json.loads((folder / "request.json").read_text())
     path = folder / "kernels.py"
-    path.write_text(kernels_only(request["source"]))
+    path.write_text(kernels_only(ast.parse(request["source"])))
     spec = importlib.util.spec_from_file_location("kernels", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -6,10 +6,10 @@ ever, take all memory or overflow its stack costs that process, which has limits
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 from kernelrl import dialects
+from kernelrl.syntax import parse
 
 MAX_VIOLATIONS = 50
 """Violations that are told; a text may break a rule on each of its lines."""
@@ -31,7 +31,7 @@ def read(source: str, dialect: str, static_rules: bool) -> dict[str, Any]:
         `unparsable`, why it does not parse; or `violations`, the fields of each `Violation`.
     """
     try:
-        ast.parse(source)
+        parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return {"unparsable": f"line {getattr(error, 'lineno', None)}: {error}"[:500]}
     violations = RULES[dialect](source)[:MAX_VIOLATIONS] if static_rules else []
