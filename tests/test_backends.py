@@ -1,6 +1,8 @@
 """One way to sample: the same conversations through a model in this process and through a real server."""
 
+import threading
 import time
+from concurrent.futures import CancelledError
 from functools import partial
 from importlib.util import find_spec
 
@@ -101,6 +103,14 @@ def test_a_conversation_that_leaves_no_room_for_an_answer_is_named_with_its_leng
     policy.close()
 
 
+def test_a_model_without_a_chat_template_is_named_with_the_way_out(folder, tmp_path):
+    model, tokenizer = load_policy(str(folder))
+    tokenizer.chat_template = None
+    save_policy(model, tokenizer, tmp_path / "plain")
+    with pytest.raises(UserError, match="plain has no chat template, and so cannot be asked: put a chat_template"):
+        local(tmp_path / "plain")
+
+
 def test_a_server_that_refuses_a_question_says_why_and_one_that_is_busy_does_not(serve):
     said = '{"error": {"message": "This model\'s maximum context length is 4096 tokens."}}'
     policy = served(serve((400, said), (500, said)), concurrency=1)
@@ -108,6 +118,27 @@ def test_a_server_that_refuses_a_question_says_why_and_one_that_is_busy_does_not
     assert refused.failure == "HTTP 400" and "maximum context length is 4096" in refused.refused
     assert (busy.failure, busy.refused) == ("HTTP 500", None)
     policy.close()
+
+
+def test_whoever_asks_while_it_closes_is_told_and_does_not_wait(serve):
+    server, told = serve(answer("soon")), []
+
+    def ask_until_told(policy):
+        try:
+            while True:
+                policy.sample(ASKED, [1, 2, 3])
+        except CancelledError:
+            told.append(policy)
+
+    policies = [served(server) for _ in range(8)]
+    askers = [threading.Thread(target=ask_until_told, args=(policy,)) for policy in policies for _ in range(2)]
+    for asker in askers:
+        asker.start()
+    for policy in policies:
+        policy.close()
+    for asker in askers:
+        asker.join()
+    assert len(told) == len(askers)
 
 
 def test_a_server_gives_the_same_kind_of_answer(serve):

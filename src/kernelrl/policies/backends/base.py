@@ -14,7 +14,11 @@ class Backend(ABC):
 
     @abstractmethod
     def stream(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> Iterator[tuple[int, Answer]]:
-        """The answers of `sample` in the order in which they are there, each with the index of its conversation."""
+        """The answers of `sample` in the order in which they are there, each with the index of its conversation.
+
+        Raises:
+            CancelledError: it was closed before, or is meanwhile.
+        """
 
     def sample(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> list[Answer]:
         """See `Policy.sample`."""

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import CancelledError, as_completed
 from typing import Any
 
 import openai
@@ -46,6 +46,9 @@ class Endpoint(Backend):
         self._loop = asyncio.new_event_loop()
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._next_start = 0.0
+        self._open = True
+        self._lock = threading.Lock()
+        """Held while questions are handed to the loop, so that all of them come before its end, which cancels them."""
         self._client = openai.AsyncOpenAI(
             base_url=settings.base_url,
             api_key=_read_key(settings.api_key_env, name),
@@ -56,10 +59,13 @@ class Endpoint(Backend):
         self._thread.start()
 
     def stream(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> Iterator[tuple[int, Answer]]:
-        asked = {
-            asyncio.run_coroutine_threadsafe(self._ask(messages, seed), self._loop): index
-            for index, (messages, seed) in enumerate(zip(conversations, seeds, strict=True))
-        }
+        with self._lock:
+            if not self._open:
+                raise CancelledError
+            asked = {
+                asyncio.run_coroutine_threadsafe(self._ask(messages, seed), self._loop): index
+                for index, (messages, seed) in enumerate(zip(conversations, seeds, strict=True))
+            }
         waiting = set(asked)
         try:
             for future in as_completed(asked):
@@ -76,6 +82,8 @@ class Endpoint(Backend):
                 future.cancel()
 
     def close(self) -> None:
+        with self._lock:
+            self._open = False
         asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
