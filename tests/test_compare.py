@@ -88,6 +88,33 @@ def test_speedups_are_compared_over_the_tasks_that_both_solve(kernelrl, results)
     assert row["p"] == pytest.approx(2 / 2**10), "ten tasks, all with the same sign: the exact test"
 
 
+def test_who_is_better_is_decided_by_what_is_tested(kernelrl, results):
+    """On eleven tasks better, on the other one equal; the share of all samples falls from 8 of 19 to 12 of 89."""
+
+    def of(tasks, samples):
+        return [record for record in samples if (record.task_id == "t0") == (tasks == "first")]
+
+    before = [*of("first", records(1, samples=8)), *of("others", records(0, samples=1))]
+    seven_wrong = [record for record in of("others", records(0, samples=8)) if not record.id.endswith("/0")]
+    after = [*of("first", records(1, samples=1)), *of("others", records(12, samples=1)), *seven_wrong]
+    done = kernelrl("compare", results("before", {"a": before}), results("after", {"b": after}), "--json")
+    (row,) = [row for row in json.loads(done.stdout)["rows"] if row["figure"] == "correct"]
+    assert row["change"]["value"] == pytest.approx(12 / 89 - 8 / 19)
+    assert row["difference"] == pytest.approx(11 / 8 / 12) and row["p"] == pytest.approx(2 / 2**11)
+    assert done.returncode == 0
+
+
+def test_tasks_of_one_program_stay_apart(results):
+    """As those of `surge`, which differ in the kernel that they show."""
+    twins = [Task(id=f"t{index}", source="# the same") for index in range(4)]
+    some, none = (results(name, {name: records(solved)[:8]}, twins) for name, solved in (("some", 3), ("none", 0)))
+    contenders = [
+        paired.Contender(path.stem, (found := read_results(path)), found.policies[path.stem]) for path in (none, some)
+    ]
+    (row,) = paired.compare(contenders, ["correct"], SETTINGS)
+    assert len(paired.shared_tasks(contenders)) == 4 and row.difference == pytest.approx(0.75)
+
+
 def test_p_values_are_corrected_for_all_that_is_tested(results):
     contenders = [
         paired.Contender(name, (found := read_results(results(name, {"p": samples}))), found.policies["p"])

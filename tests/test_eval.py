@@ -1,6 +1,7 @@
 """The eval stage: two tiny policies on two tasks, from sampling to the table."""
 
 import json
+from collections import Counter
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -184,6 +185,7 @@ def cfg(inputs, tmp_path):
     return compose(inputs, tmp_path)
 
 
+@pytest.mark.slow
 def test_another_evaluation_does_not_take_the_place_of_finished_results(inputs, tmp_path):
     cfg = compose(inputs, tmp_path)
     (tmp_path / "eval").mkdir()
@@ -205,6 +207,7 @@ def finished(inputs, tmp_path_factory):
     wandb.finish()
 
 
+@pytest.mark.slow
 def test_every_task_of_a_source_can_be_evaluated_on(inputs, tmp_path):
     cfg = compose(inputs, tmp_path)
     table = compose_config("eval", ["tasks=table", f"tasks.path={inputs / 'tasks_heldout.parquet'}"]).tasks
@@ -306,6 +309,7 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(finished, cfg):
     )
 
 
+@pytest.mark.slow
 def test_rewards_are_those_of_whole_groups_also_after_an_interruption(inputs, tmp_path):
     """Groups of four, batches of three; one record is lost on the way; computed again, every reward is the same."""
     cfg = compose(inputs, tmp_path)
@@ -348,6 +352,22 @@ def test_a_server_is_evaluated_by_the_same_command_and_keeps_what_it_answered(in
         ("stop", 1000, 500)
     }
     assert not (Path(cfg.eval.folder) / "api" / "answers").exists(), "the records have them"
+
+
+def test_a_question_that_a_server_refuses_for_good_is_a_failure_with_its_reason(inputs, tmp_path, serve, caplog):
+    refusal = (400, json.dumps({"error": {"message": "maximum context length is 10 tokens"}}))
+    cfg = compose(inputs, tmp_path)
+    cfg.executor.timing = False
+    api = {"backend": "endpoint", "model": "m", "retries": 0, "concurrency": 1}
+    cfg.eval.policies = {"api": api | {"base_url": serve(answer(RELU), refusal, answer(RELU)).url}}
+    run(cfg)
+    statuses = Counter(record.verdict.status for record in ledger_of(cfg, "api"))
+    assert statuses.total() == 8 and statuses["illegal"] == 1
+    assert "1 questions were refused" in caplog.text and "maximum context length is 10 tokens" in caplog.text
+    other = compose(inputs, tmp_path / "other")
+    other.eval.policies = {"api": api | {"base_url": serve(refusal).url}}
+    with pytest.raises(UserError, match="every question is refused: .*maximum context length is 10 tokens"):
+        run(other)
 
 
 def test_a_verifier_is_asked_in_an_evaluation_too(inputs, tmp_path, serve):

@@ -30,6 +30,8 @@ def test_an_unknown_style_is_one_line():
 class Tokenizer:
     """Renders the last message and what a chat template writes before the policy goes on."""
 
+    chat_template = "the last message"
+
     def __init__(self, suffix):
         self.suffix = suffix
 

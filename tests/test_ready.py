@@ -12,6 +12,8 @@ from kernelrl.eval.ready import ReadyKernels, ReadySettings
 from kernelrl.records import Ledger
 from kernelrl.task import Task
 
+pytestmark = pytest.mark.slow
+
 TASKS = [Task(id=id, source=REFERENCE, category="activation", level=1) for id in ("relu/one", "relu/two", "none")]
 
 
@@ -89,25 +91,31 @@ def test_records_are_judged_anew(kernelrl, folder, executor_cache, tmp_path):
     assert change["samples"] == 6 and change["transitions"] == {"incorrect → correct": 1}
     assert change["changed"] == [{"id": "eval/mine/relu/one/0", "before": "incorrect", "after": "correct"}]
     assert results["policies"]["mine"]["figures"]["correct"]["value"] == pytest.approx(1 / 3)
-    limited = evaluate(kernelrl, folder, executor_cache, "output_dir=some", "eval.limit=1")
+    limited = evaluate(kernelrl, folder, executor_cache, "output_dir=some", "eval.limit=2")
     assert limited.returncode == 0, limited.stderr
     done = kernelrl(*again, "rejudge=some", "output_dir=some-again")
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "some-again" / "results.json").read_text())["partial"] == {"num": 1, "of": 3}
+    assert json.loads((tmp_path / "some-again" / "results.json").read_text())["partial"] == {"num": 2, "of": 3}
     assert "has no results.json" in kernelrl("eval", "rejudge=nowhere", "output_dir=x").stderr
 
 
 def test_a_folder_that_cannot_be_used_is_one_line(folder):
     with pytest.raises(UserError, match="no such folder"):
-        ReadyKernels(ReadySettings(backend="kernels", folder=folder / "x"), ["a"], "eval.policies.mine")
+        ReadyKernels(ReadySettings(backend="kernels", folder=folder / "x"), ["a"], 1, "eval.policies.mine")
     with pytest.raises(
         UserError, match=r"no kernel for any of 1 tasks; that of the first one is looked for in a.py and"
     ):
-        ReadyKernels(ReadySettings(backend="kernels", folder=folder), ["a"], "eval.policies.mine")
+        ReadyKernels(ReadySettings(backend="kernels", folder=folder), ["a"], 1, "eval.policies.mine")
+
+
+def test_samples_that_no_task_has_are_not_called_failures(folder):
+    (folder / "single.py").write_text("class ModelNew: ...")
+    with pytest.raises(UserError, match=r"at most 1 of the 8 samples of a task, .* give eval.samples=1 and"):
+        ReadyKernels(ReadySettings(backend="kernels", folder=folder), ["single", "none"], 8, "eval.policies.mine")
 
 
 def test_kernels_may_hold_fences(folder):
     source = 'class ModelNew:\n    """\n    ```python\n    class ModelNew: ...\n    ```\n    """\n'
     (folder / "odd.py").write_text(source)
-    answer = ReadyKernels(ReadySettings(backend="kernels", folder=folder), ["odd"], "").answer("odd", 0)
+    answer = ReadyKernels(ReadySettings(backend="kernels", folder=folder), ["odd"], 1, "").answer("odd", 0)
     assert Completion.parse(answer.text).source.strip() == source.strip()

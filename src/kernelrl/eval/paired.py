@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from scipy.stats import permutation_test
 from kernelrl.errors import UserError
 from kernelrl.eval.metrics import Figure, Settings
 from kernelrl.eval.results import PolicyResults, Results
-from kernelrl.eval.table import LOWER_IS_BETTER, is_speedup
+from kernelrl.eval.table import LOWER_IS_BETTER
 from kernelrl.stats import holm
 
 RESAMPLES = 9999
@@ -39,6 +40,8 @@ class Row:
     after: dict[str, float | None]
     change: dict[str, float | None]
     """A difference, for speedups a quotient, with its 95 % interval (not corrected)."""
+    difference: float | None
+    """Mean over the tasks that both measure of the difference between a task's two means, which is what `p` is of."""
     p: float | None
     """Two-sided, of the permutation test; None: fewer than two tasks measure it for both."""
     p_holm: float | None
@@ -54,15 +57,20 @@ class Row:
 
     @property
     def _direction(self) -> float:
-        change = self.change["value"]
-        above = 0.0 if change is None else change - (1.0 if is_speedup(self.figure) else 0.0)
-        return -above if self.figure in LOWER_IS_BETTER else above
+        difference = self.difference or 0.0
+        return -difference if self.figure in LOWER_IS_BETTER else difference
 
 
 def shared_tasks(contenders: Sequence[Contender]) -> list[str]:
-    """Digests of the tasks that all of them were evaluated on, in the first one's order."""
-    common = set.intersection(*({task.digest for task in it.results.tasks} for it in contenders))
-    return list(dict.fromkeys(task.digest for task in contenders[0].results.tasks if task.digest in common))
+    """Names of the tasks that all of them were evaluated on, in the first one's order, as `_names` has them."""
+    common = set.intersection(*(set(_names(it.results)) for it in contenders))
+    return [name for name in _names(contenders[0].results) if name in common]
+
+
+def _names(results: Results) -> list[str]:
+    """Each task's digest; the id too where several tasks have one program, as those of `surge` and `transpile` do."""
+    number = Counter(task.digest for task in results.tasks)
+    return [task.digest if number[task.digest] == 1 else f"{task.digest} {task.id}" for task in results.tasks]
 
 
 def compare(contenders: Sequence[Contender], figures: Sequence[str], settings: Settings) -> list[Row]:
@@ -72,13 +80,13 @@ def compare(contenders: Sequence[Contender], figures: Sequence[str], settings: S
         UserError: no task is shared, or one of the results lacks a figure; says which there are.
     """
     baseline, *others = contenders
-    digests = shared_tasks(contenders)
-    if not digests:
+    shared = shared_tasks(contenders)
+    if not shared:
         raise UserError(f"{' and '.join(it.name for it in contenders)} have no task in common: nothing to compare")
     rows: list[tuple[str, str, Figure, Figure]] = []
     for figure in figures:
-        before = _over(baseline, figure, digests)
-        rows += [(figure, other.name, before, _over(other, figure, digests)) for other in others]
+        before = _over(baseline, figure, shared)
+        rows += [(figure, other.name, before, _over(other, figure, shared)) for other in others]
     p_values = [sign_flip_p(after, before, settings.seed) for _, _, before, after in rows]
     tested = [index for index, p in enumerate(p_values) if p is not None]
     corrected = dict(zip(tested, holm([p for p in p_values if p is not None]), strict=True))
@@ -89,6 +97,7 @@ def compare(contenders: Sequence[Contender], figures: Sequence[str], settings: S
             before=before.estimate(settings),
             after=after.estimate(settings),
             change=after.change_from(before, settings),
+            difference=_difference(after, before),
             p=p_values[index],
             p_holm=corrected.get(index),
         )
@@ -105,10 +114,9 @@ def sign_flip_p(after: Figure, before: Figure, seed: int) -> float | None:
 
     Source: Fisher 1935, "The Design of Experiments", section 21.
     """
-    both_T = (after.counts_T > 0) & (before.counts_T > 0)
-    if both_T.sum() < 2:
+    means = _means(after, before)
+    if len(means[0]) < 2:
         return None
-    means = tuple(it.totals_T[both_T] / it.counts_T[both_T] for it in (after, before))
 
     def difference(first: NDArray[np.float64], second: NDArray[np.float64], axis: int) -> Any:
         return (first - second).mean(axis=axis)
@@ -119,11 +127,23 @@ def sign_flip_p(after: Figure, before: Figure, seed: int) -> float | None:
     return float(outcome.pvalue)
 
 
-def _over(contender: Contender, figure: str, digests: Sequence[str]) -> Figure:
+def _means(after: Figure, before: Figure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The means of each task that both measure."""
+    both_T = (after.counts_T > 0) & (before.counts_T > 0)
+    return after.totals_T[both_T] / after.counts_T[both_T], before.totals_T[both_T] / before.counts_T[both_T]
+
+
+def _difference(after: Figure, before: Figure) -> float | None:
+    """Of the means, over the tasks that both measure; None: there is no such task."""
+    mine, theirs = _means(after, before)
+    return float((mine - theirs).mean()) if len(mine) else None
+
+
+def _over(contender: Contender, figure: str, names: Sequence[str]) -> Figure:
     """A figure over some tasks, in their order."""
     if figure not in contender.policy.by_task:
         raise UserError(f"{contender.name}: no figure {figure!r}; it has {', '.join(contender.policy.by_task)}")
     whole = contender.policy.by_task[figure].figure()
-    places = {task.digest: index for index, task in enumerate(contender.results.tasks)}
-    chosen = [places[digest] for digest in digests]
+    places = {name: index for index, name in enumerate(_names(contender.results))}
+    chosen = [places[name] for name in names]
     return Figure(whole.totals_T[chosen], whole.counts_T[chosen], whole.geometric)

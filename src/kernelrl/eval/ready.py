@@ -96,13 +96,14 @@ class ReadyKernels:
     Args:
         settings: which folder.
         task_ids: of the evaluation.
+        samples: of each task.
         name: of the config's node, for messages.
 
     Raises:
-        UserError: the folder is not there, or has no kernel for any of the tasks.
+        UserError: the folder is not there, or has no kernel for any of the tasks, or for none so many as are wanted.
     """
 
-    def __init__(self, settings: ReadySettings, task_ids: Collection[str], name: str):
+    def __init__(self, settings: ReadySettings, task_ids: Collection[str], samples: int, name: str):
         self._folder = settings.folder
         if not self._folder.is_dir():
             raise UserError(f"{name}.folder={self._folder}: no such folder")
@@ -113,6 +114,12 @@ class ReadyKernels:
             raise UserError(
                 f"{name}.folder={self._folder}: has no kernel for any of {len(task_ids)} tasks; "
                 f"that of the first one is looked for in {first}.py and {first}/0.py"
+            )
+        most = max(sum(self._find(id, sample) is not None for sample in range(samples)) for id in task_ids)
+        if most < samples:
+            raise UserError(
+                f"{name}.folder={self._folder}: has at most {most} of the {samples} samples of a task, and those "
+                f"that it lacks would count as failures: give eval.samples={most} and an eval.k of {most} at most"
             )
 
     def answer(self, task_id: str, sample: int) -> Answer:

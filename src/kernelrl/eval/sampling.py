@@ -79,6 +79,7 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
     size = max(1, settings.batch_size // settings.samples) * settings.samples
     num_correct = sum(record.verdict.correct for record in earlier)
     failures: Counter[str] = Counter()
+    num_refused, reason = 0, None
     with (
         closing(_open(work, name, sampling)) as policy,
         track(len(wanted), f"eval {name}") as progress,
@@ -88,8 +89,13 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
             mine = settings.part is None or number % settings.parts == settings.part
             if mine and any(id not in known for id, _ in batch):
                 answers = _draw(work, policy, batch, start)
-                failed = [answer.failure for answer in answers if answer.failure is not None]
+                refused = [answer.refused for answer in answers if answer.refused is not None]
+                failed = [answer.failure for answer in answers if answer.failure is not None and answer.refused is None]
                 failures.update(failed)
+                if len(refused) == len(batch) and not known and number == 0:
+                    raise UserError(f"eval.policies.{name}: every question is refused: {refused[0]}")
+                num_refused += len(refused)
+                reason = reason or next(iter(refused), None)
                 if failed and len(failed) == len(batch):
                     break  # it answers nothing
                 if not failed:
@@ -100,6 +106,8 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
                     ledger.append(records)
                     num_correct += sum(record.verdict.correct for record in records)
             progress.advance(len(batch), note=f"{num_correct} correct")
+    if num_refused:  # the same question would be refused again
+        log.warning("eval.policies.%s: %d questions were refused and count as failures: %s", name, num_refused, reason)
     if failures:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in failures.items())
         raise UserError(
@@ -125,7 +133,7 @@ def _open(work: Work, name: str, sampling: PolicySettings) -> Policy | ReadyKern
     if isinstance(sampling, RecordedSettings):
         return RecordedCompletions(sampling, where)
     if isinstance(sampling, ReadySettings):
-        kernels = ReadyKernels(sampling, [task.id for task in work.tasks], where)
+        kernels = ReadyKernels(sampling, [task.id for task in work.tasks], work.settings.samples, where)
         if kernels.missing:
             first, number = kernels.missing[0], len(kernels.missing)
             log.warning("%s: no kernel for %d of %d tasks, e.g. %s", where, number, len(work.tasks), first)

@@ -66,7 +66,15 @@ def render(tokenizer: PreTrainedTokenizerBase, messages: list[Message], template
 
     Args:
         template: keyword arguments of its chat template.
+
+    Raises:
+        UserError: it has no chat template.
     """
+    if tokenizer.chat_template is None:
+        raise UserError(
+            f"the model {tokenizer.name_or_path} has no chat template, and so cannot be asked: "
+            "put a chat_template.jinja beside its tokenizer, or take the model's instruct version"
+        )
     asked = cast(list[dict[str, str]], messages)
     return str(tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False, **template))
 
