@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP_ARGS ?=
 # three files of tests at a time, the longest first (tests/conftest.py): a test keeps one core busy, or waits
-PYTEST := -q -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := -q --dist loadfile --no-loadscope-reorder -n 3
 
 .PHONY: help setup demo test test-slow test-cluster lint gpu-check gpu-wheels clean
 GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich google-re2
@@ -25,15 +25,15 @@ $(VENV)/.installed: pyproject.toml constraints-cpu.txt
 demo: setup ## train a small model on this CPU, from nothing to a report (a quarter of an hour on two cores)
 	@$(BIN)/kernelrl pipeline recipe=demo
 
-test: setup ## the test suite, without the tests that take minutes
+test: setup ## the test suite, without what takes long: minutes
 	$(BIN)/pytest $(PYTEST) -m "not slow and not gpu and not cluster"
 
-test-slow: setup ## the tests that take minutes
+test-slow: setup ## the tests that take long, and the candidates that `make test` leaves out
 	$(BIN)/pytest $(PYTEST) -m "slow and not gpu and not cluster"
 
 test-cluster: setup ## the same on a real Slurm and a real Ray, on this machine (needs root, slurm-wlm, munge, iproute2)
 	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev,slurm,ray,gpu]'
-	$(BIN)/pytest -q -m cluster
+	$(BIN)/pytest $(PYTEST) -n 2 -m cluster
 
 lint: setup ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .

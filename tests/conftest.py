@@ -89,8 +89,9 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(os.environ["KERNELRL_TESTS"])
 
 
-LONGEST = """packaging executor suite ablate curate second_look executor_limits executor_faults gpu_compile pipeline
-ranks closed_library sources teachers template hidden promises push eval grpo call_memory bound clock turns""".split()
+LONGEST = """slurm packaging gpu_compile executor curate ablate suite second_look executor_limits executor_faults
+pipeline ranks closed_library sources teachers template hidden promises push eval grpo call_memory bound clock
+turns""".split()
 """Files that take long, the longest first: begun last, one of them would keep one worker busy and the others idle."""
 
 

@@ -199,6 +199,7 @@ def test_a_machine_reads_writes_and_multiplies(tmp_path: Path) -> None:
     assert all(rate > 1e6 for rate in (*peaks.read, *peaks.write))
 
 
+@pytest.mark.slow
 def test_a_verdict_has_the_bound_and_a_machine_that_was_measured_badly_is_measured_again(fresh_cache: Path) -> None:
     settings = {**FAST, "cache_dir": str(fresh_cache)}
     with make_executor(settings) as engine:

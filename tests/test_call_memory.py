@@ -134,6 +134,7 @@ def test_calls_that_do_not_count_are_no_place_for_work() -> None:
     assert moving.uneven and moving.speedup is not None and moving.speedup.median == pytest.approx(2.0667, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_each_group_of_requests_has_its_own_inputs_and_a_verdict_names_them(executor_cache: Path) -> None:
     settings = {**FAST, "cache_dir": str(executor_cache), "verdict_cache": False}
     verdicts = []

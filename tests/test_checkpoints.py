@@ -67,6 +67,7 @@ def test_the_best_one_has_the_highest_lower_bound_not_the_highest_value():
     ]
 
 
+@pytest.mark.slow
 def test_a_sweep_samples_every_checkpoint_on_the_tasks_of_the_run(toy, tmp_path, capsys, executor_cache):
     overrides = {
         "checkpoints": toy,

@@ -35,6 +35,7 @@ def attacked(executor: Executor) -> dict[Path, Any]:
     return dict(zip(ATTACKS, executor.evaluate([from_file(path) for path in ATTACKS]), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ATTACKS, ids=lambda path: path.stem)
 def test_no_attack_finds_a_clock_without_static_rules(attacked: dict[Path, Any], path: Path) -> None:
     status, *rules = header(path)["without static rules"].split()

@@ -64,6 +64,7 @@ def attacked(executor: Executor) -> dict[Path, Any]:
     return dict(zip(ATTACKS, executor.evaluate([from_file(path) for path in ATTACKS]), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ATTACKS, ids=lambda path: path.stem)
 def test_no_attack_succeeds_without_static_rules(attacked: dict[Path, Any], path: Path) -> None:
     assert attacked[path].status in ("illegal", "runtime_error", "killed"), attacked[path].feedback
@@ -93,6 +94,7 @@ def known_functions(executor: Executor, executor_cache: Path, cache: Path) -> tu
     return kept, json.loads(kept.read_text())
 
 
+@pytest.mark.slow
 def test_closed_functions_beside_open_ones_make_the_difference(
     executor: Executor, executor_cache: Path, tmp_path: Path
 ) -> None:
@@ -111,6 +113,7 @@ def test_closed_functions_beside_open_ones_make_the_difference(
     assert verdict.correct, verdict.feedback
 
 
+@pytest.mark.slow
 def test_a_function_that_an_allowed_operator_needs_is_learnt(
     executor: Executor, executor_cache: Path, tmp_path: Path
 ) -> None:

@@ -168,6 +168,7 @@ def test_what_the_executor_could_not_judge_is_judged_again(built, tmp_path):
     assert read_json(Path(again.curate.folder) / "summary.json")["proposals_by_status"].keys() == {"correct"}
 
 
+@pytest.mark.slow
 def test_a_finished_stage_asks_again_what_got_no_answer(built, tmp_path, serve):
     """A run that ends with some questions unanswered opens again; with too many it does not end."""
     kernel = make_teacher(OmegaConf.create({"name": "template"}), "cpp")
@@ -425,6 +426,7 @@ def test_a_contamination_report_is_taken_along(verified, tmp_path):
     assert "| heldout | 1 | 2 | 1 | 3 |" in page and "Not compared: KernelBench." in page
 
 
+@pytest.mark.slow
 def test_shards_are_verified_apart_and_merged(built, tmp_path):
     """Two shares with tasks of their own make one folder, from which the data set is selected as always."""
 

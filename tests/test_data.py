@@ -142,6 +142,7 @@ def test_the_teacher_writes_other_kernels_for_a_program_whose_operators_are_not_
     assert propose(task.model_copy(update={"ops": ()}))[0].level == "tiled"
 
 
+@pytest.mark.slow
 def test_the_teachers_kernels_are_correct(executor_cache, kept_executor):
     compositions = [
         ("matmul", "gelu", "softmax", "mse_loss"),

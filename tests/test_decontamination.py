@@ -66,6 +66,7 @@ def kinds(first: Task, second: Task, settings: Settings) -> list[str]:
     return [match.kind for match in find([first], [Benchmark("benchmark", (second,))], settings).matches]
 
 
+@pytest.mark.slow
 def test_a_rewritten_task_is_found(settings):
     originals = [
         make_task(("matmul", "gelu", "softmax", "mse_loss"), 96, 64),
@@ -183,6 +184,7 @@ def test_a_size_may_have_two_names():
     assert normalise(together).sizes != normalise(with_sizes("height = width = 128")).sizes
 
 
+@pytest.mark.slow
 def test_what_cannot_be_traced_is_reported_and_harms_nobody(tmp_path):
     settings = Settings(cache_dir=str(tmp_path), workers=1, timeout_s=2.5)
     bad = {

@@ -203,7 +203,10 @@ def _verdicts(executor: Executor, paths: Sequence[Path]) -> Iterator[tuple[Path,
         yield paths[index], verdict
 
 
-SLOW = {path for path in (*EXPLOITS, *HONEST) if header(path).get("loader") == "torch"}
+PLAIN = {path for path in (*EXPLOITS, *HONEST) if header(path).get("loader") != "torch"}
+"""What PyTorch's own loader builds takes a minute each."""
+QUICK = PLAIN & {*EXPLOITS[::3], *HONEST[::3]}
+"""A third of every family, whose names begin alike: `make test-slow` judges the others."""
 LAST, LAST_OF_THE_IMPATIENT = Path("last"), Path("last within tight limits")
 """Stand for honest kernels that are judged after all the others."""
 ENDLESS = [path for path in EXPLOITS if header(path)["expect"] == "timeout"]
@@ -212,7 +215,8 @@ ENDLESS = [path for path in EXPLOITS if header(path)["expect"] == "timeout"]
 
 def candidates(paths: Sequence[Path]) -> list[Any]:
     """Parameters of a test that looks at one of these files."""
-    marks = {path: [pytest.mark.candidates(path)] + [pytest.mark.slow] * (path in SLOW) for path in paths}
+    quick = QUICK | {LAST, LAST_OF_THE_IMPATIENT}
+    marks = {path: [pytest.mark.candidates(path)] + [pytest.mark.slow] * (path not in quick) for path in paths}
     return [pytest.param(path, id=path.stem, marks=marks[path]) for path in paths]
 
 
@@ -238,16 +242,29 @@ def test_no_exploit_is_accepted(judged: Judged, path: Path) -> None:
     assert set(rules) <= {violation.rule for violation in verdict.violations}, verdict.violations
 
 
-QUICK_EXPLOITS = [path for path in EXPLOITS if path not in SLOW]
+QUICK_EXPLOITS = [path for path in EXPLOITS if path in QUICK]
+OTHER_EXPLOITS = [path for path in EXPLOITS if path in PLAIN - QUICK]
 
 
-@pytest.mark.candidates(*QUICK_EXPLOITS)
+@pytest.mark.parametrize(
+    "exploits",
+    [
+        pytest.param(QUICK_EXPLOITS, id="quick", marks=pytest.mark.candidates(*QUICK_EXPLOITS)),
+        pytest.param(
+            OTHER_EXPLOITS,
+            id="other",
+            marks=[pytest.mark.candidates(EXPLOITS[0], *OTHER_EXPLOITS), pytest.mark.slow],
+        ),
+    ],
+)
 @pytest.mark.parametrize("config", sorted((config_dir() / "reward").glob("*.yaml")), ids=lambda path: path.stem)
-def test_no_reward_pays_an_exploit_more_than_an_honest_failure(judged: Judged, config: Path) -> None:
+def test_no_reward_pays_an_exploit_more_than_an_honest_failure(
+    judged: Judged, config: Path, exploits: list[Path]
+) -> None:
     """An honest failure is a kernel that builds, runs and is wrong."""
     reward = make_reward(OmegaConf.load(config))  # type: ignore[arg-type]
     honest = judged[EXPLOITS[0]].model_copy(update={"status": "incorrect", "stage": "ran", "violations": ()})
-    for path in QUICK_EXPLOITS:
+    for path in exploits:
         completion = Completion.parse(f"<think>fuse it</think>\n```python\n{path.read_text()}```\n")
         samples = [(completion, judged[path]), (completion, honest)]
         cheat, failure = reward.of_groups(samples, "tt", progress=0.5)

@@ -151,6 +151,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_a_candidate_cannot_choose_infrastructure(unruled: Executor) -> None:
     sources = [DOES.format(deed=deed) for deed, _ in DEEDS.values()]
     verdicts = unruled.evaluate([request(source, dialect="python") for source in sources])
@@ -172,6 +173,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 def test_text_bombs_cost_their_own_verdict(settings: dict[str, Any]) -> None:
     with make_executor(settings) as engine:
         verdicts = dict(zip(BOMBS, engine.evaluate([request(text) for text in BOMBS.values()]), strict=True))
@@ -263,6 +265,7 @@ def test_threads_that_come_and_go_share_one_limit() -> None:
     assert end.final and not str(end)
 
 
+@pytest.mark.slow
 def test_verdicts_are_the_same_on_a_busy_machine(settings: dict[str, Any]) -> None:
     """Limits that leave little room, and on each core four processes beside the executor's."""
     tight = {**settings, "run_timeout_s": 1.0, "load_timeout_s": 2.0, "timing": False}
@@ -292,6 +295,7 @@ mod = load_inline(""",
 )
 
 
+@pytest.mark.slow
 def test_the_first_build_that_takes_too_long_ends_the_judgement(tmp_path: Path) -> None:
     with make_executor({**FAST, "cache_dir": str(tmp_path), "build_timeout_s": 2.0}) as engine:
         first, again = (judge(engine, ROW_OF_BOMBS) for _ in range(2))
@@ -303,6 +307,7 @@ def test_the_first_build_that_takes_too_long_ends_the_judgement(tmp_path: Path) 
     assert header.stat().st_size > 1 << 20, "the header has a limit of its own, and is whole"
 
 
+@pytest.mark.slow
 def test_what_the_load_may_have_decided_is_not_remembered(executor_cache: Path) -> None:
     suicide = DOES.format(deed="os.kill(os.getpid(), signal.SIGKILL)")
     settings = {**FAST, "cache_dir": str(executor_cache), "static_rules": False}
@@ -378,6 +383,7 @@ def test_the_services_own_work_and_a_measurement_exclude_each_other(tmp_path: Pa
     assert order == ["worked", "measured"]
 
 
+@pytest.mark.slow
 def test_closed_executors_leave_nothing_behind(settings: dict[str, Any]) -> None:
     def held() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), threading.active_count()

@@ -88,6 +88,7 @@ def verdict_of(rule):
     )
 
 
+@pytest.mark.slow
 def test_records_of_a_step_that_generates_twice_have_names_of_their_own(cfg):
     cfg.grpo.trainer = {**cfg.grpo.trainer, "gradient_accumulation_steps": 2, "steps_per_generation": 1, "max_steps": 2}
     cfg.executor.timing = False
@@ -207,6 +208,7 @@ def test_a_draft_in_reasoning_that_the_template_opened_is_not_judged(tmp_path, e
     assert cut.source is None and cut.reasoning == DRAFT, "whoever reads the ledger sees the same"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("thinks", [True, False])
 def test_grpo_asks_the_chat_template_whether_it_opens_the_reasoning(thinks, cfg):
     template = Path(cfg.grpo.policy) / "chat_template.jinja"

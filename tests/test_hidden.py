@@ -275,6 +275,7 @@ def test_swapped_values_that_only_draws_decide_are_found_and_packed_ones_are_not
 LINEAR = program("self.linear = nn.Linear(8, 8)", "return self.linear(x)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("init", "source"),
     [
@@ -429,6 +430,7 @@ def test_an_integer_that_is_alone_becomes_another_in_one_of_two_draws(number: in
         assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=False)) == number
 
 
+@pytest.mark.slow
 def test_a_task_whose_outputs_tell_nothing_of_its_inputs_is_at_fault(executor: Executor) -> None:
     chaos = program("pass", "for _ in range(200):\n            x = 3.9 * x * (1.0 - x)\n        return x")
     chaos = chaos.replace("torch.randn(16, 8)", "torch.rand(256, 64)")
@@ -531,6 +533,7 @@ def test_more_terms_and_larger_terms_may_err_more_and_a_copy_not_at_all() -> Non
     assert float(moved_by_rounding(torch.mm, few, few.t(), dtype=torch.float64).max()) < 1e-12
 
 
+@pytest.mark.slow
 def test_verdicts_do_not_hang_on_how_exact_the_reference_is_here(executor_cache: Path) -> None:
     """With the reference's own error taken as zero, honest kernels that add in an order of their own stay right."""
     names = ["matvec_fma", "matmul_naive", "sum_fast_math", "var_welford", "softmax_fast_math"]

@@ -47,6 +47,7 @@ def run_folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_is_judged_again_and_written_back(
     run_folder: Path, kernelrl: Run, tmp_path: Path, fresh_cache: Path
 ) -> None:

@@ -228,6 +228,7 @@ def test_an_exception_of_one_item_costs_no_other_its_result():
     assert isinstance(results[-1.0], Lost) and results[-1.0].error.startswith("ValueError: ")
 
 
+@pytest.mark.slow
 def test_a_try_that_hangs_is_ended():
     hangs, fits = (MODEL.format(body=body, extra="") for body in ("\n        while True: pass", "return x.abs()"))
     trials = [(source, [["torch.randn(3)"]]) for source in (hangs, fits)]

@@ -21,6 +21,7 @@ def planned(*overrides, stage="sft", devices=1):
     return plan(cfg, memory.read_config(cfg.model), stage, devices, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_of_a_large_model_fits_the_gpus_it_is_for(recipe, capsys):
     devices, parameters = RECIPES[recipe]
@@ -63,6 +64,7 @@ def test_layers_are_counted_as_if_each_had_been_looked_at():
     assert estimate == pytest.approx(memory._step(eight, 8), rel=0.02) and estimate > memory._activations(four)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_said_with_what_would(capsys, monkeypatch):
     monkeypatch.setitem(plan_memory.DEVICES, "h100", 0.6)
     words = ["recipe=toy", "sft.trainer.per_device_train_batch_size=8", "--devices", "2", "--device", "h100"]

@@ -282,6 +282,7 @@ def test_however_small_an_output_is_its_last_digits_are_free(size: float) -> Non
     assert not expected.accepts((exact * (1 + 1e-3)).float())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [4, 2048])
 def test_what_is_not_written_is_not_zero(executor: Executor, rows: int) -> None:
     """Fresh memory is: a kernel that leaves out the zeros would be right by luck."""
@@ -298,6 +299,7 @@ def test_lower_precision_than_the_task_asks_for_is_wrong(executor: Executor) -> 
 # 8: a speedup is a ratio of interleaved times
 
 
+@pytest.mark.slow
 def test_kernelbenchs_protocol_is_a_config(executor_cache: Path) -> None:
     from kernelrl.configs import compose_config, read_node
 
@@ -356,6 +358,7 @@ def test_torch_compile_is_a_second_baseline(executor_cache: Path) -> None:
 # 9 is in test_executor_faults.py; 10:
 
 
+@pytest.mark.slow
 def test_a_verdict_of_other_settings_is_another_verdict(executor_cache: Path, judging: Executor) -> None:
     source = KERNELS["wrong"] + "\n# settings"
     assert not judge(judging, source).cached and judge(judging, source).cached
@@ -363,6 +366,7 @@ def test_a_verdict_of_other_settings_is_another_verdict(executor_cache: Path, ju
         assert not judge(engine, source).cached
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", dialects.names())
 def test_every_dialects_example_is_an_honest_candidate(judging: Executor, name: str) -> None:
     """CUDA's is compiled and not run: there is no GPU."""
@@ -381,6 +385,7 @@ SHIFTED = Task(
 )
 
 
+@pytest.mark.slow
 def test_peak_memory_is_that_of_the_program(executor: Executor) -> None:
     """Identical code holds the same; a candidate that keeps 64 MiB while it is loaded holds them more."""
     same = SHIFTED.source.replace("class Model(", "class ModelNew(")

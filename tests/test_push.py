@@ -13,6 +13,8 @@ from huggingface_hub import ModelCard
 from kernelrl.commands.push import main
 from kernelrl.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 RESULTS = {
     "policies": {
         "base": {"figures": {"correct": {"value": 0.125, "low": 0.1, "high": 0.15}}},

@@ -23,7 +23,7 @@ import pytest
 
 import kernelrl
 from conftest import KERNELS, RIGHT
-from executor_cases import FAST, request, task_that_pries
+from executor_cases import FAST, request, task_that_pries, wait_for
 from kernelrl.errors import UserError
 from kernelrl.executor import Request, make_executor
 from kernelrl.verdict import Verdict
@@ -214,7 +214,7 @@ def test_work_that_no_node_finishes_gets_an_infrastructure_verdict(settings: dic
         done.set()
         killer.join()
         assert [(verdict.status, verdict.fault) for verdict in verdicts] == [("infrastructure", "executor")] * 2
-        assert engine.evaluate([request(RIGHT)])[0].status == "correct", "it heals"
+        wait_for(lambda: engine.evaluate([request(RIGHT)])[0].status == "correct")  # on a busy machine not at once
 
 
 def test_another_version_is_refused_before_work_starts(executor_cache: Path, tmp_path: Path) -> None:

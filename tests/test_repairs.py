@@ -55,6 +55,7 @@ def test_a_change_is_one_line_and_every_change_is_another_kernel():
         assert sum(old != new for old, new in lines) == 1
 
 
+@pytest.mark.slow
 def test_a_broken_kernel_is_judged_and_the_right_one_is_the_answer_to_its_verdict(verified, executor_cache):
     cfg = compose_config("curate", ["curate.repairs=0.5"])
     settings = {**FAST, "cache_dir": str(executor_cache)}

@@ -24,6 +24,8 @@ from kernelrl.executor.judging.findings import Findings
 from kernelrl.executor.judging.match import Match
 from kernelrl.executor.judging.second_look import look_again
 
+pytestmark = pytest.mark.slow
+
 RIGHT = KERNELS["right"]
 UNTIMED = {**FAST, "timing": False}
 

@@ -579,6 +579,7 @@ class ScaledLinearNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_kernels_of_the_published_form_become_candidates(tmp_path, executor_cache, kept_executor):
     """Inductor's imports, its grid, its library calls and the wrapper around `call(args)` are no candidate's."""
     odd = PUBLISHED.replace("extern_kernels.mm", "torch.ops.aten.sort.default")
@@ -766,6 +767,7 @@ def _kept_executor(kept_executor):
         yield
 
 
+@pytest.mark.slow
 def test_curation_reads_a_benchmark(kernelbench, tmp_path, kernelrl, executor_cache):
     command = ["curate", "tasks=kernelbench", f"tasks.path={kernelbench}", "curate.num_triples=0"]
     command += ["filters.min_ms=0", "filters.max_ms=10000"]  # what is kept must not depend on the machine's load
@@ -787,6 +789,7 @@ def test_a_source_needs_a_path(kernelrl):
     )
 
 
+@pytest.mark.slow
 def test_published_kernels_enter_a_data_set_like_all_others_by_their_verdict(tmp_path, executor_cache):
     rows = [{"source": REFERENCE, "kernel": KERNELS[name], "dialect": "cpp"} for name in ("right", "wrong")]
     rows += [{"source": program(body), "kernel": None, "dialect": None} for body in BODIES[:4]]

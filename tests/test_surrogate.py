@@ -177,6 +177,7 @@ def judged_run(kept_executor, executor_cache, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_surrogate_its_figures_and_the_page(judged_run):
     found = json.loads((judged_run / "surrogate" / "surrogate.json").read_text())
     assert (found["examples"], found["programs"], found["dialects"]) == (30, 10, ["cpp"])

@@ -294,6 +294,7 @@ def test_prompts_show_an_example_of_the_tasks_category():
             assert dialects.get(dialect).find_violations(dialects.example(dialect, category)[1]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["cpp", "triton"])
 def test_the_examples_are_correct(dialect, kept_executor, executor_cache):
     requests = []
@@ -387,7 +388,8 @@ def inductor(dialect, levels=None, timeout_s=120.0):
     return make_teacher(cfg, dialect)
 
 
-@pytest.mark.parametrize("dialect", ["cpp", pytest.param("triton", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", ["cpp", "triton"])
 def test_inductors_kernels_stand_alone(dialect, kept_executor, executor_cache):
     tasks = [Task(id=name, source=source) for name, source in (CONVERTIBLE | LIBRARY).items()]
     tasks.append(make_task(("add_bias", "gelu", "layer_norm", "logsumexp"), 96, 200))

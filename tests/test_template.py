@@ -96,6 +96,7 @@ def requests_of(each, dialect, which):
     return [Request(task=each, candidate=candidate, dialect=dialect) for candidate in candidates]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_kernels_are_correct_on_hidden_inputs(dialect, kept_executor, executor_cache):
     names = list(PROGRAMS)
