@@ -115,7 +115,7 @@ def resampled_ratios(totals: ArrayLike, counts: ArrayLike, resamples: int, seed:
         counts: (S, T) number of samples that each sum ran over.
 
     Returns:
-        (R,) NaN in resamples without a sample.
+        (R,) NaN in resamples without a sample, infinite where the total is not 0 all the same.
 
     Source: two-way pigeonhole bootstrap (Owen 2007, arXiv 0712.1111).
     """
@@ -126,7 +126,8 @@ def resampled_ratios(totals: ArrayLike, counts: ArrayLike, resamples: int, seed:
     runs_RS = rng.integers(max(num_runs, 1), size=(resamples, num_runs))
     picks = runs_RS[:, :, None], tasks_RT[:, None, :]
     totals_R, counts_R = totals_ST[picks].sum(axis=(1, 2)), counts_ST[picks].sum(axis=(1, 2))
-    ratios_R: NDArray[np.float64] = np.divide(totals_R, counts_R, out=np.full(resamples, np.nan), where=counts_R > 0)
+    without_R = np.where(totals_R > 0, np.inf, np.nan)
+    ratios_R: NDArray[np.float64] = np.divide(totals_R, counts_R, out=without_R, where=counts_R > 0)
     return ratios_R
 
 
@@ -196,7 +197,8 @@ def percentiles(values_R: NDArray[np.float64], level: float = 0.95) -> Interval:
     known = values_R[~np.isnan(values_R)]
     if not known.size:
         return float("nan"), float("nan")
-    low, high = np.percentile(known, [50 * (1 - level), 50 * (1 + level)])
+    with np.errstate(invalid="ignore"):  # between a number and an infinite one: NaN, which is not known either
+        low, high = np.percentile(known, [50 * (1 - level), 50 * (1 + level)])
     return float(low), float(high)
 
 

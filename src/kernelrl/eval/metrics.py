@@ -21,7 +21,7 @@ from kernelrl.records import Record
 from kernelrl.stats import is_fast, pass_at_k, ratio_difference_interval, ratio_interval
 from kernelrl.strategies.trajectory import best
 from kernelrl.task import Task
-from kernelrl.verdict import Verdict
+from kernelrl.verdict import Speedup, Verdict
 
 RATES: dict[str, Callable[[Verdict], bool]] = {
     "parsed": lambda verdict: verdict.reached("parsed"),
@@ -65,23 +65,25 @@ class Figure:
         return self._as_json(self._ratio(), interval)
 
     def change_from(self, before: Figure, settings: Settings) -> dict[str, float | None]:
-        """This figure minus `before`, with the interval paired by task.
+        """What changed from `before` to this figure, with the interval paired by task.
 
-        For a geometric mean: this figure divided by `before`, over the tasks that both measured, each with the weight
-        of one. Over all tasks, a policy that solves more of them, and those at a smaller speedup, would look slower.
+        The mean, over the tasks that both measure, of the difference between a task's two means; for a geometric mean
+        their quotient. Over all samples, a policy that solves more tasks, and those at a smaller speedup, would look
+        slower than it is.
         """
-        after = self
-        if self.geometric:
-            measured_T = (self.counts_T > 0) & (before.counts_T > 0)
-            after, before = self._mean_of_tasks(measured_T), before._mean_of_tasks(measured_T)
+        after, before = self.means_with(before)
         after_T, before_T = (after.totals_T, after.counts_T), (before.totals_T, before.counts_T)
         interval = ratio_difference_interval(after_T, before_T, resamples=settings.bootstrap, seed=settings.seed)
         return self._as_json(after._ratio() - before._ratio(), interval)
 
-    def _mean_of_tasks(self, measured_T: NDArray[np.bool_]) -> Figure:
-        """The figure in which each of the given tasks counts as one sample, its mean, and others are left out."""
-        means_T = np.divide(self.totals_T, self.counts_T, out=np.zeros_like(self.totals_T), where=measured_T)
-        return Figure(means_T, measured_T.astype(np.float64), self.geometric)
+    def means_with(self, other: Figure) -> tuple[Figure, Figure]:
+        """Both figures with each task that both measure as one sample, its mean, and without the others."""
+        measured_T = (self.counts_T > 0) & (other.counts_T > 0)
+        first, second = (
+            Figure(it.totals_T[measured_T] / it.counts_T[measured_T], np.ones(measured_T.sum()), it.geometric)
+            for it in (self, other)
+        )
+        return first, second
 
     def _ratio(self) -> float:
         count = self.counts_T.sum()
@@ -90,7 +92,7 @@ class Figure:
     def _as_json(self, value: float, interval: tuple[float, float]) -> dict[str, float | None]:
         numbers = [math.exp(number) if self.geometric else number for number in (value, *interval)]
         return {
-            name: None if math.isnan(number) else number
+            name: number if math.isfinite(number) else None
             for name, number in zip(("value", "low", "high"), numbers, strict=True)
         }
 
@@ -112,38 +114,24 @@ def compute_figures(records: Sequence[Record], tasks: Sequence[Task], settings: 
       the reference. A correct sample without a time is left out; not known where no correct sample was timed.
     - `fast_p@k`: chance that one of k samples is correct and more than p times as fast, unbiased like `pass@k`, for the
       largest k; `best@k`: speedup of the best of k samples of a task, see `best_of_k`.
-    - `speedup_compiled`, `fast_p_compiled`: the same as without the suffix, over the reference under `torch.compile`.
+    - `speedup_compiled`, `fast_p_compiled`: the same as without the suffix, over the reference under `torch.compile`; a
+      reference that does not compile runs uncompiled, as `torch.compile` itself falls back to.
     - `of_limit`: mean, over the correct samples whose time was measured, of the share that their speed is of the
       machine's limit (`Verdict.bound_ms` over the kernel's time).
     - `reward`: mean of the composed reward.
     - `truncated`: share of samples that were cut off at the limit of tokens, of those whose end is known.
     - `tokens`: mean number of tokens of a completion; `tokens_per_solved`: all tokens over the number of tasks that a
-      sample solves.
+      sample solves, with no upper end of the interval where the resamples in which nothing is solved are too many.
     """
     samples_T = _by_task(records, tasks)
     verdicts_T = [[record.verdict for record in samples] for samples in samples_T]
     correct_T = [[verdict.correct for verdict in verdicts] for verdicts in verdicts_T]
-    speedups_T = [[v.speedup.median if v.speedup else None for v in verdicts] for verdicts in verdicts_T]
-
     correct = [verdict for verdicts in verdicts_T for verdict in verdicts if verdict.correct]
     untimed = bool(correct) and all(verdict.speedup is None for verdict in correct)
     figures = {name: _mean([[test(v) for v in verdicts] for verdicts in verdicts_T]) for name, test in RATES.items()}
     for k in settings.k:
-        enough_T = [correct if len(correct) >= k else [] for correct in correct_T]
-        figures[f"pass@{k}"] = _mean(
-            [[pass_at_k(len(correct), sum(correct), k)] if correct else [] for correct in enough_T]
-        )
-    for p in settings.fast_p:
-        fast_T = [is_fast(correct, speedups, p) for correct, speedups in zip(correct_T, speedups_T, strict=True)]
-        figures[f"fast_{p:g}"] = _mean([[] for _ in fast_T] if untimed and p > 0 else fast_T)
-        if p > 0 and (k := max(settings.k, default=1)) > 1:
-            figures[f"fast_{p:g}@{k}"] = _mean(
-                [[pass_at_k(len(it), sum(it), k)] if not untimed and len(it) >= k else [] for it in fast_T]
-            )
-    figures["speedup"] = _mean(
-        [[math.log(v.speedup.median) for v in verdicts if v.correct and v.speedup] for verdicts in verdicts_T],
-        geometric=True,
-    )
+        figures[f"pass@{k}"] = one_of_k(correct_T, k)
+    figures |= _speedup_figures(verdicts_T, _over_eager, settings)
     logs_T = [[_log_speedup(v) for v in verdicts if v.speedup or not v.correct] for verdicts in verdicts_T]
     figures["speedup_all"] = _mean([[] for _ in logs_T] if untimed else logs_T, geometric=True)
     for k in settings.k:
@@ -151,7 +139,10 @@ def compute_figures(records: Sequence[Record], tasks: Sequence[Task], settings: 
             bests_T = [[best_of_k(logs, k)] if not untimed and len(logs) >= k else [] for logs in logs_T]
             figures[f"best@{k}"] = _mean(bests_T, geometric=True)
     if settings.compiled:
-        figures |= _compiled_figures(verdicts_T, settings)
+        over_compiled = _speedup_figures(verdicts_T, _over_compiled, settings)
+        figures |= {
+            f"{name}_compiled": it for name, it in over_compiled.items() if "@" not in name and name != "fast_0"
+        }
     figures["of_limit"] = _mean(
         [
             [v.bound_ms / v.candidate_ms for v in verdicts if v.correct and v.bound_ms and v.candidate_ms]
@@ -234,27 +225,48 @@ def _estimate_all(
     return {name: figure.estimate(settings) for name, figure in compute_figures(records, tasks, settings).items()}
 
 
-def _compiled_figures(verdicts_T: Sequence[Sequence[Verdict]], settings: Settings) -> dict[str, Figure]:
-    """Speedups over the reference under `torch.compile`; a task that did not compile is left out of them."""
-    known_T = [
-        verdicts if all(verdict.speedup_compiled for verdict in verdicts if verdict.correct) else []
+def _speedup_figures(
+    verdicts_T: Sequence[Sequence[Verdict]], over: Callable[[Verdict], Speedup | None], settings: Settings
+) -> dict[str, Figure]:
+    """`fast_p`, `fast_p@k` and `speedup` over a baseline."""
+    figures = {}
+    for p in settings.fast_p:
+        fast_T = faster_than(p, verdicts_T, over)
+        figures[f"fast_{p:g}"] = _mean(fast_T)
+        if p > 0 and (k := max(settings.k, default=1)) > 1:
+            figures[f"fast_{p:g}@{k}"] = one_of_k(fast_T, k)
+    medians_T = [[found.median for v in verdicts if v.correct and (found := over(v))] for verdicts in verdicts_T]
+    figures["speedup"] = _mean([list(map(math.log, medians)) for medians in medians_T], geometric=True)
+    return figures
+
+
+def _over_eager(verdict: Verdict) -> Speedup | None:
+    return verdict.speedup
+
+
+def _over_compiled(verdict: Verdict) -> Speedup | None:
+    return verdict.speedup_compiled or verdict.speedup
+
+
+def faster_than(
+    p: float, verdicts_T: Sequence[Sequence[Verdict]], over: Callable[[Verdict], Speedup | None] = _over_eager
+) -> list[list[bool]]:
+    """Of each task, which samples are correct and more than p times as fast as the baseline, by the median.
+
+    Nothing is known of any task, so that all lists are empty, where p > 0 and no correct sample was timed.
+    """
+    correct = [verdict for verdicts in verdicts_T for verdict in verdicts if verdict.correct]
+    if p > 0 and correct and not any(over(verdict) for verdict in correct):
+        return [[] for _ in verdicts_T]
+    return [
+        is_fast([v.correct for v in verdicts], [found.median if (found := over(v)) else None for v in verdicts], p)
         for verdicts in verdicts_T
     ]
-    speedups_T = [[v.speedup_compiled.median if v.speedup_compiled else None for v in known] for known in known_T]
-    figures = {
-        f"fast_{p:g}_compiled": _mean(
-            [
-                is_fast([v.correct for v in known], speedups, p)
-                for known, speedups in zip(known_T, speedups_T, strict=True)
-            ]
-        )
-        for p in settings.fast_p
-        if p > 0
-    }
-    logs_T = [
-        [math.log(v.speedup_compiled.median) for v in known if v.correct and v.speedup_compiled] for known in known_T
-    ]
-    return figures | {"speedup_compiled": _mean(logs_T, geometric=True)}
+
+
+def one_of_k(passed_T: Sequence[Sequence[bool]], k: int) -> Figure:
+    """Chance that one of k samples passes, unbiased (Chen et al. 2021, eq. 1), mean over tasks with k samples."""
+    return _mean([[pass_at_k(len(passed), sum(passed), k)] if len(passed) >= k else [] for passed in passed_T])
 
 
 def _log_speedup(verdict: Verdict) -> float:

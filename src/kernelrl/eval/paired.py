@@ -34,14 +34,14 @@ class Row:
     """One figure of one contender against the baseline's."""
 
     figure: str
+    geometric: bool
+    """Whether the change is a quotient."""
     contender: str
     before: dict[str, float | None]
     """The baseline's estimate over the tasks compared."""
     after: dict[str, float | None]
     change: dict[str, float | None]
-    """A difference, for speedups a quotient, with its 95 % interval (not corrected)."""
-    difference: float | None
-    """Mean over the tasks that both measure of the difference between a task's two means, which is what `p` is of."""
+    """What `p` is of, see `Figure.change_from`, with its 95 % interval (not corrected)."""
     p: float | None
     """Two-sided, of the permutation test; None: fewer than two tasks measure it for both."""
     p_holm: float | None
@@ -57,7 +57,8 @@ class Row:
 
     @property
     def _direction(self) -> float:
-        difference = self.difference or 0.0
+        change, none = self.change["value"], 1.0 if self.geometric else 0.0
+        difference = 0.0 if change is None else change - none
         return -difference if self.figure in LOWER_IS_BETTER else difference
 
 
@@ -93,11 +94,11 @@ def compare(contenders: Sequence[Contender], figures: Sequence[str], settings: S
     return [
         Row(
             figure=figure,
+            geometric=after.geometric,
             contender=name,
             before=before.estimate(settings),
             after=after.estimate(settings),
             change=after.change_from(before, settings),
-            difference=_difference(after, before),
             p=p_values[index],
             p_holm=corrected.get(index),
         )
@@ -114,7 +115,7 @@ def sign_flip_p(after: Figure, before: Figure, seed: int) -> float | None:
 
     Source: Fisher 1935, "The Design of Experiments", section 21.
     """
-    means = _means(after, before)
+    means = tuple(it.totals_T for it in after.means_with(before))
     if len(means[0]) < 2:
         return None
 
@@ -125,18 +126,6 @@ def sign_flip_p(after: Figure, before: Figure, seed: int) -> float | None:
         means, difference, permutation_type="samples", vectorized=True, n_resamples=RESAMPLES, batch=512, rng=seed
     )
     return float(outcome.pvalue)
-
-
-def _means(after: Figure, before: Figure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The means of each task that both measure."""
-    both_T = (after.counts_T > 0) & (before.counts_T > 0)
-    return after.totals_T[both_T] / after.counts_T[both_T], before.totals_T[both_T] / before.counts_T[both_T]
-
-
-def _difference(after: Figure, before: Figure) -> float | None:
-    """Of the means, over the tasks that both measure; None: there is no such task."""
-    mine, theirs = _means(after, before)
-    return float((mine - theirs).mean()) if len(mine) else None
 
 
 def _over(contender: Contender, figure: str, names: Sequence[str]) -> Figure:

@@ -105,7 +105,8 @@ class PolicyResults(Group):
 
 
 class Comparison(BaseModel):
-    """The change of each figure from one policy to another, paired by task: a difference, for speedups a quotient."""
+    """The change of each figure from one policy to another: the mean difference, for speedups the mean quotient, of a
+    task's two means, over the tasks that both policies measure."""
 
     before: str
     after: str

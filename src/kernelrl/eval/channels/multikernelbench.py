@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelrl.eval.channels import mean
-from kernelrl.eval.metrics import Figure, Settings
+from kernelrl.eval.metrics import Figure, Settings, faster_than, one_of_k
 from kernelrl.records import Record
-from kernelrl.stats import is_fast, pass_at_k
 from kernelrl.task import Task
 
 
@@ -22,12 +20,8 @@ def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settin
     """
     verdicts_T = [[record.verdict for record in samples] for samples in samples_T]
     compiled_T = [[it.legal and it.reached("compiled") for it in verdicts] for verdicts in verdicts_T]
-    fast_T = [
-        is_fast([it.correct for it in verdicts], [it.speedup.median if it.speedup else None for it in verdicts], 1)
-        for verdicts in verdicts_T
-    ]
     return {
-        f"{name}@{k}": mean([[pass_at_k(len(it), sum(it), k)] if len(it) >= k else [] for it in passed_T])
-        for name, passed_T in (("compile", compiled_T), ("speedup_1", fast_T))
+        f"{name}@{k}": one_of_k(passed_T, k)
+        for name, passed_T in (("compile", compiled_T), ("speedup_1", faster_than(1, verdicts_T)))
         for k in settings.k
     }
