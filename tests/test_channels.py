@@ -29,7 +29,7 @@ STAGES = {
 _ids = count()
 
 
-def sample(task, status, speedup=None, kernel="0", rewards=()):
+def sample(task, status, speedup=None, kernel="0", rewards=(), number=None):
     measured = speedup and Speedup(median=speedup, low=speedup, high=speedup, pairs=7)
     verdict = Verdict(
         task_id=task,
@@ -42,7 +42,7 @@ def sample(task, status, speedup=None, kernel="0", rewards=()):
         violations=(Violation(rule="no_kernel", evidence=""),) if status == "illegal" else (),
     )
     return Record.of(
-        id=f"eval/p/{task}/{next(_ids)}",
+        id=f"eval/p/{task}/{next(_ids) if number is None else number}",
         policy="p",
         prompt="",
         completion="",
@@ -51,9 +51,9 @@ def sample(task, status, speedup=None, kernel="0", rewards=()):
     )
 
 
-def values(channel, samples, k=(1,)):
+def values(channel, samples, k=(1,), case_of=lambda id: None):
     """The channel's figures of samples: task id -> records."""
-    tasks = [Task(id=id, source="", category="c") for id in samples]
+    tasks = [Task(id=id, source="", category="c", case_of=case_of(id)) for id in samples]
     settings = Settings(k=k, fast_p=(), bootstrap=50, seed=0, extra=find_figures(channel))
     figures = compute_figures([each for group in samples.values() for each in group], tasks, settings)
     return {name: figure.estimate(settings)["value"] for name, figure in figures.items()}
@@ -64,9 +64,15 @@ def test_tritonbench_counts_operators_that_pass_in_every_case():
     found = values(
         "tritonbench",
         {
-            a: [sample(a, "correct", 2.0, rewards={"similarity": 0.5}.items()), sample(a, "correct", 1.0)],
-            b: [sample(b, "incorrect", rewards={"similarity": 0.25}.items()), sample(b, "correct", 4.0)],
-            c: [sample(c, "compile_error"), sample(c, "correct", 1.0)],
+            a: [
+                sample(a, "correct", 2.0, rewards={"similarity": 0.5}.items(), number=0),
+                sample(a, "correct", 1.0, number=1),
+            ],
+            b: [
+                sample(b, "incorrect", rewards={"similarity": 0.25}.items(), number=0),
+                sample(b, "correct", 4.0, number=1),
+            ],
+            c: [sample(c, "compile_error", number=0), sample(c, "correct", 1.0, number=1)],
         },
     )
     assert found["call_accuracy"] == pytest.approx(3 / 4), "add runs twice in both cases, relu once of twice"
@@ -96,17 +102,19 @@ def test_multikernelbench_estimates_at_k():
 
 
 def test_robust_kbench_wants_every_configuration():
+    """One kernel for each number of a sample: a case's verdict that is missing says nothing of the others."""
     ids = [f"robust_kbench/{name}" for name in ("mlp/forward/0", "mlp/forward/1", "mlp/backward/0")]
     found = values(
         "robust_kbench",
         {
-            ids[0]: [sample(ids[0], "correct"), sample(ids[0], "correct")],
-            ids[1]: [sample(ids[1], "correct"), sample(ids[1], "incorrect")],
-            ids[2]: [sample(ids[2], "incorrect"), sample(ids[2], "incorrect")],
+            ids[0]: [sample(ids[0], "correct", number=number) for number in (0, 1, 2)],
+            ids[1]: [sample(ids[1], "correct", number=1), sample(ids[1], "incorrect", number=2)],
+            ids[2]: [sample(ids[2], "incorrect", number=number) for number in (0, 1, 2)],
         },
+        case_of=lambda id: id.rpartition("/")[0],
     )
-    assert found["robust"] == pytest.approx(1 / 4)
-    assert (found["forward"], found["backward"]) == pytest.approx((3 / 4, 0))
+    assert found["robust"] == pytest.approx(1 / 5)
+    assert (found["forward"], found["backward"]) == pytest.approx((4 / 5, 0))
 
 
 @pytest.mark.parametrize(
@@ -241,3 +249,61 @@ def test_predictions_are_not_refined():
     cfg = compose_config("eval", ["channel=surge", "tasks.run=somewhere", "strategy=refine"])
     with pytest.raises(UserError, match="eval.channel=surge: has no kernels to refine; use strategy=single"):
         read_strategy(cfg, read_settings(cfg.eval))
+
+
+ADD = f"""import torch
+
+def add(input, other, alpha=1):
+    return input + alpha * other
+
+{"#" * 146}
+def test_add():
+    results = {{}}
+    x = torch.rand(64)
+    results["one"] = add(x, torch.rand(64))
+    results["two"] = add(x, 2.0, alpha=0.5)
+"""
+KERNEL = """```python
+import torch
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, alpha):
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, input, other):
+        return input + {} * other
+```"""
+
+
+@pytest.mark.slow
+def test_one_kernel_is_asked_for_and_judged_in_every_case(tmp_path, serve, executor_cache):
+    """The second of two samples leaves `alpha` out: right in the first case, wrong in the other."""
+    (tmp_path / "TritonBench_T_v1").mkdir()
+    (tmp_path / "TritonBench_T_v1" / "add.py").write_text(ADD)
+    server = serve(answer(KERNEL.format("self.alpha")), answer(KERNEL.format("1")))
+    overrides = {
+        "channel": "tritonbench",
+        "dialect": "python",
+        "tasks.path": tmp_path,
+        "output_dir": tmp_path / "run",
+        "eval.samples": 2,
+        "executor.timing": "false",
+        "executor.cache_dir": executor_cache,
+        "+eval.policies.m.backend": "endpoint",
+        "+eval.policies.m.model": "m",
+        "+eval.policies.m.base_url": server.url,
+        "+eval.policies.m.concurrency": 1,
+        "tracker": "none",
+    }
+    without = [f"~eval.policies.{name}" for name in ("base", "sft", "grpo")]
+    cfg = compose_config("eval", [*without, *(f"{key}={value}" for key, value in overrides.items())])
+    results = json.loads(run(cfg).read_text())
+    assert len(server.requests) == 2, "one question for each sample, not for each case"
+    assert "for other arguments of the constructor" in server.requests[0][2]["messages"][-1]["content"]
+    records = {record.id: record for record in Ledger(tmp_path / "run" / "eval" / "m" / "records")}
+    statuses = {id.removeprefix("eval/m/tritonbench-t/add/"): it.verdict.status for id, it in records.items()}
+    assert statuses == {"one/0": "correct", "two/0": "correct", "one/1": "correct", "two/1": "incorrect"}
+    assert results["policies"]["m"]["figures"]["execution_accuracy"]["value"] == pytest.approx(1 / 2)
+    tokens = [record.completion_tokens for record in records.values()]
+    assert sorted(map(bool, tokens)) == [False, False, True, True], "a completion is paid for once"

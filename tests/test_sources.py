@@ -381,9 +381,55 @@ def test_tritonbench_t_cases_become_tasks(tmp_path):
     written_out = tasks["tritonbench-t/shifted_silu/test_case_3"].source
     assert "fixed = torch.empty([2]).uniform_(1.0, 2.0).to(torch.float32)" in written_out
     source = tasks["tritonbench-t/shifted_silu/test_case_2"].source
-    assert "shifted_silu(x, shift, gain=2.5)" in source
-    assert "shift[::2] = torch.rand(32)" in source
+    assert source.endswith("return [x, shift]\n\n\ndef get_init_inputs():\n    return [2.5]\n")
+    assert "shift[::2] = torch.rand(32)" in source and "shift = torch.rand(64)" not in source
     assert not any(word in source for word in ("cuda", "manual_seed", "results", "fixed"))
+
+
+def test_cases_of_one_tritonbench_file_differ_in_their_arguments_alone(tmp_path):
+    """`shift` is a tensor in two cases and so an input in all; `gain`, always a number, is the constructor's."""
+    tasks = tasks_of(load("tritonbench", write(tmp_path, {"TritonBench_T_v1/shifted_silu.py": T_FILE}), heldout=0))
+    assert {task.case_of for task in tasks.values()} == {"tritonbench-t/shifted_silu"}
+    models = {task.source.partition("class Model")[2].partition("def get_inputs")[0] for task in tasks.values()}
+    assert models == {
+        "(torch.nn.Module):\n"
+        "    def __init__(self, gain):\n"
+        "        super().__init__()\n"
+        "        self.arguments = {'gain': gain}\n\n"
+        "    def forward(self, input, shift):\n"
+        "        return shifted_silu(input=input, shift=shift, **self.arguments)\n\n\n"
+    }
+    third = tasks["tritonbench-t/shifted_silu/test_case_3"].source
+    assert "return [fixed, 1.0]" in third and third.endswith("return [1.0]\n")
+
+
+def test_cases_that_no_signature_fits_stand_alone(tmp_path):
+    operator = "import torch\n\ndef total(*parts):\n    return torch.stack(parts).sum(0).sin()\n"
+    test = (
+        "def test_total():\n    results = {}\n    x = torch.rand(3)\n    y = torch.rand(3)\n"
+        "    results['one'] = total(x)\n    results['two'] = total(x, y)\n"
+    )
+    folder = write(tmp_path, {"TritonBench_T_v1/total.py": f"{operator}\n{'#' * 146}\n{test}"})
+    tasks = tasks_of(load("tritonbench", folder, heldout=0))
+    assert {task.case_of for task in tasks.values()} == {None} and all(runs(task) for task in tasks.values())
+    assert "return total(x, y)" in tasks["tritonbench-t/total/two"].source
+
+
+def test_a_written_tensor_is_drawn_in_every_case_that_reads_it(tmp_path):
+    """The lines of one case are among those before the next one, which sets the same variable anew."""
+    operator = "import torch\n\ndef twice(x):\n    return 2 * x\n"
+    test = (
+        "def test_twice():\n    results = {}\n"
+        "    x = torch.tensor([1.0, 2.0])\n    results['one'] = twice(x)\n"
+        "    x = torch.tensor([3.0, 4.0])\n    results['two'] = twice(x)\n"
+    )
+    folder = write(tmp_path, {"TritonBench_T_v1/twice.py": f"{operator}\n{'#' * 146}\n{test}"})
+    tasks = tasks_of(load("tritonbench", folder, heldout=0))
+    inputs = [task.source.partition("get_inputs():\n")[2].splitlines()[0] for _, task in sorted(tasks.items())]
+    assert inputs == [
+        "    x = torch.empty([2]).uniform_(1.0, 2.0).to(torch.float32)",
+        "    x = torch.empty([2]).uniform_(3.0, 4.0).to(torch.float32)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -656,6 +702,7 @@ def test_robust_kbench_makes_a_task_of_every_configuration(robust_kbench):
     assert split.skipped == {"wrong_format": 1}  # no configuration beside it
     tasks = tasks_of(split)
     assert len(tasks) == 8 and all(runs(task) for task in tasks.values())
+    assert {task.case_of for task in tasks.values()} == {"robust_kbench/leaky/forward", "robust_kbench/leaky/backward"}
     source = tasks["robust_kbench/leaky/forward/3"].source
     assert "def get_inputs(rows: int=32, width: int=24):" in source
     assert source.endswith("def get_init_inputs():\n    return [24, 0.3]\n")

@@ -54,6 +54,9 @@ class Task(BaseModel):
     """Commit of the origin that the task was read from; None: not known, or it was made here."""
     ops: tuple[str, ...] = ()
     """Operators in order of application, where known; the unit by which train and held-out sets are split."""
+    case_of: str | None = None
+    """Tasks with the same one are cases of one program, with other arguments: their benchmark asks for one kernel that
+    serves them all. None: the task stands alone."""
     given: Given | None = None
     """Where the task is to translate a kernel: that kernel. It decides what is asked, not what is right."""
     rtol: float | None = None

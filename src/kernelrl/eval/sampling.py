@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kernelrl.candidate import Completion
@@ -60,6 +60,7 @@ class Work:
 def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Ledger) -> dict[str, Any]:
     """Fill the ledger of one policy. Returns how many samples it held before, and the seconds that this took.
 
+    Cases of one program (`Task.case_of`) are asked for once, with the first of them, and the answer is judged on all.
     A batch holds all samples of its tasks, because some rewards compare a sample with its group. Batches are the same
     in every run, each sample with its own seed: a resumed run draws what the interrupted one would have drawn.
 
@@ -75,32 +76,39 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
     known = {record.id: record for record in earlier}
     if ledger.skipped:
         log.warning("%s: %d torn or corrupt line(s) skipped; sampling them again", ledger.folder, ledger.skipped)
-    wanted = [(f"eval/{name}/{task.id}/{sample}", task) for task in work.tasks for sample in range(settings.samples)]
-    size = max(1, settings.batch_size // settings.samples) * settings.samples
+    programs = group_cases(work.tasks)
+    size = max(1, settings.batch_size // settings.samples)
     num_correct = sum(record.verdict.correct for record in earlier)
     failures: Counter[str] = Counter()
     num_refused, reason = 0, None
     with (
         closing(_open(work, name, sampling)) as policy,
-        track(len(wanted), f"eval {name}") as progress,
+        track(len(work.tasks) * settings.samples, f"eval {name}") as progress,
     ):
-        for number, start in enumerate(range(0, len(wanted), size)):
-            batch = wanted[start : start + size]
+        for number, start in enumerate(range(0, len(programs), size)):
+            asked = [(cases, sample) for cases in programs[start : start + size] for sample in range(settings.samples)]
+            batch = [(f"eval/{name}/{task.id}/{sample}", task) for cases, sample in asked for task in cases]
             mine = settings.part is None or number % settings.parts == settings.part
             if mine and any(id not in known for id, _ in batch):
-                answers = _draw(work, policy, batch, start)
+                questions = [(cases[0], sample) for cases, sample in asked]
+                answers = _draw(work, policy, questions, start * settings.samples)
                 refused = [answer.refused for answer in answers if answer.refused is not None]
                 failed = [answer.failure for answer in answers if answer.failure is not None and answer.refused is None]
                 failures.update(failed)
-                if len(refused) == len(batch) and not known and number == 0:
+                if len(refused) == len(answers) and not known and number == 0:
                     raise UserError(f"eval.policies.{name}: every question is refused: {refused[0]}")
                 num_refused += len(refused)
                 reason = reason or next(iter(refused), None)
-                if failed and len(failed) == len(batch):
+                if failed and len(failed) == len(answers):
                     break  # it answers nothing
                 if not failed:
+                    given = [
+                        answer if task is cases[0] else replace(answer, prompt_tokens=None, completion_tokens=None)
+                        for (cases, _), answer in zip(asked, answers, strict=True)
+                        for task in cases
+                    ]
                     drawn = [
-                        (id, task, answer) for (id, task), answer in zip(batch, answers, strict=True) if id not in known
+                        (id, task, answer) for (id, task), answer in zip(batch, given, strict=True) if id not in known
                     ]
                     records = _judge(work, name, drawn, [known[id] for id, _ in batch if id in known])
                     ledger.append(records)
@@ -133,22 +141,38 @@ def _open(work: Work, name: str, sampling: PolicySettings) -> Policy | ReadyKern
     if isinstance(sampling, RecordedSettings):
         return RecordedCompletions(sampling, where)
     if isinstance(sampling, ReadySettings):
-        kernels = ReadyKernels(sampling, [task.id for task in work.tasks], work.settings.samples, where)
+        names = [_kernel_name(cases[0]) for cases in group_cases(work.tasks)]
+        kernels = ReadyKernels(sampling, names, work.settings.samples, where)
         if kernels.missing:
             first, number = kernels.missing[0], len(kernels.missing)
-            log.warning("%s: no kernel for %d of %d tasks, e.g. %s", where, number, len(work.tasks), first)
+            log.warning("%s: no kernel for %d of %d tasks, e.g. %s", where, number, len(names), first)
         return kernels
     return backends.open_policy(sampling, work.model, where)
 
 
 def _draw(
-    work: Work, policy: Policy | ReadyKernels | RecordedCompletions, batch: Sequence[tuple[str, Task]], first: int
+    work: Work, policy: Policy | ReadyKernels | RecordedCompletions, questions: Sequence[tuple[Task, int]], first: int
 ) -> list[Answer]:
-    """An answer for each sample, which has an id and a task; `first` is the number of the first one in the run."""
-    if isinstance(policy, ReadyKernels | RecordedCompletions):
-        return [policy.answer(task.id, int(id.rpartition("/")[2])) for id, task in batch]
-    seeds = [work.seed * 1_000_003 + first + index for index in range(len(batch))]
-    return policy.sample([work.prompts[task.id] for _, task in batch], seeds)
+    """An answer to each question, a task and a number of sample; `first` is the number of the first one in the run."""
+    if isinstance(policy, ReadyKernels):
+        return [policy.answer(_kernel_name(task), sample) for task, sample in questions]
+    if isinstance(policy, RecordedCompletions):
+        return [policy.answer(task.id, sample) for task, sample in questions]
+    seeds = [work.seed * 1_000_003 + first + index for index in range(len(questions))]
+    return policy.sample([work.prompts[task.id] for task, _ in questions], seeds)
+
+
+def group_cases(tasks: Sequence[Task]) -> list[list[Task]]:
+    """The tasks in their order, with the cases of one program together where the first of them stands."""
+    programs: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        programs[f"cases of {task.case_of}" if task.case_of else task.id].append(task)
+    return list(programs.values())
+
+
+def _kernel_name(task: Task) -> str:
+    """Where the kernel for the task lies in a folder of kernels."""
+    return task.case_of or task.id
 
 
 def _judge(work: Work, name: str, drawn: list[tuple[str, Task, Answer]], earlier: Sequence[Record]) -> list[Record]:

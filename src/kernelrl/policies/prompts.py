@@ -97,7 +97,8 @@ def build_prompt(task: Task, dialect: str, style: str) -> list[Message]:
     """
     language = dialects.get(dialect)
     if style == "short":
-        return [_user(f"Rewrite this program as one {language.title} kernel, `ModelNew`.\n{_fence(task.source)}")]
+        request = f"Rewrite this program as one {language.title} kernel, `ModelNew`."
+        return [_user(f"{request}{_ask_for_cases(task)}\n{_fence(task.source)}")]
     if style == "transpile":
         if task.given is None:
             raise UserError(f"prompt.style=transpile: task {task.id} has no kernel to translate; use tasks=transpile")
@@ -126,7 +127,7 @@ def build_prompt(task: Task, dialect: str, style: str) -> list[Message]:
                 "happen inside your kernel; from torch use only allocation and views.\n\n"
                 f"For example, this program:\n{_fence(program)}\n"
                 f"is replaced by this answer:\n{_fence(kernel)}\n"
-                f"Now replace this program:\n{_fence(task.source)}"
+                f"Now replace this program.{_ask_for_cases(task)}\n{_fence(task.source)}"
             )
         ]
     raise UserError(f"prompt.style={style!r} is not known; choose one of {', '.join(STYLES)}")
@@ -142,6 +143,12 @@ def from_text(text: str) -> list[Message]:
     parts = re.split(r"(?:^|\n)\[(system|user|assistant)\]\n", text)[1:]
     turns = zip(parts[::2], parts[1::2], strict=True)
     return [{"role": role, "content": content} for role, content in turns]  # type: ignore[typeddict-item]
+
+
+def _ask_for_cases(task: Task) -> str:
+    if task.case_of is None:
+        return ""
+    return " It must be right for other arguments of the constructor and for other inputs, too."
 
 
 def _user(content: str) -> Message:

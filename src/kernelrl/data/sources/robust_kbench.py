@@ -71,7 +71,8 @@ def load(cfg: DictConfig) -> TaskSplit:
                     found.skip("constructor_arguments", f"{name}/{number}")
                 else:
                     id = f"robust_kbench/{name}/{number}"
-                    task = Task(id=id, source=source, origin="robust_kbench", licence=licence)
+                    case_of = f"robust_kbench/{name}"
+                    task = Task(id=id, source=source, origin="robust_kbench", licence=licence, case_of=case_of)
                     found.add(task, program=file.parent.name)
     return found.split()
 

@@ -3,14 +3,17 @@
 The test is one function whose cases read `results["test_case_1"] = operator(x, …)` after lines that make `x`. In
 channel T the code is a PyTorch function: each case becomes a task whose `get_inputs()` are the lines that it needs,
 without their device. A case whose tensors are all written out gets draws of the same shape and dtype instead
-(`data/fresh.py`), since a kernel is tried on fresh inputs. Not covered: channel G, whose code is itself a Triton
-kernel, with a text as the question.
+(`data/fresh.py`), since a kernel is tried on fresh inputs. The tasks of a file differ in `get_inputs()` and
+`get_init_inputs()` alone, so that one kernel can serve them all: what is a tensor in any case is an input of `forward`,
+every other argument one of the constructor. Where the cases do not fit one signature, each stands alone. Not covered:
+channel G, whose code is itself a Triton kernel, with a text as the question.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 from omegaconf import DictConfig
@@ -53,14 +56,22 @@ def load(cfg: DictConfig) -> TaskSplit:
         except NoTask as reason:
             found.skip(str(reason), str(file))
             continue
+        prepared = []
         for case in cases:
             try:
-                source = case.to_source()
+                prepared.append(case.prepare())
             except NoTask as reason:
                 found.skip(str(reason), f"{file}: {case.name}")
-            else:
-                id = f"{origin}/{file.stem}/{case.name}"
-                found.add(Task(id=id, source=source, origin=origin, licence=licence), program=file.stem)
+        signature = _Signature.of(prepared)
+        for call in prepared:
+            task = Task(
+                id=f"{origin}/{file.stem}/{call.case.name}",
+                source=call.to_source(signature),
+                origin=origin,
+                licence=licence,
+                case_of=None if signature is None or len(prepared) == 1 else f"{origin}/{file.stem}",
+            )
+            found.add(task, program=file.stem)
     return found.split()
 
 
@@ -70,12 +81,13 @@ class _Case:
 
     name: str
     code: str
+    operator: ast.FunctionDef
     imports: list[ast.stmt]
     before: list[ast.stmt]
     call: ast.Call
 
-    def to_source(self) -> str:
-        """The case in KernelBench's format.
+    def prepare(self) -> _Prepared:
+        """The lines that make its inputs, and the call with what is written out in place.
 
         Raises:
             NoTask: nothing in its inputs can be drawn, or it has none.
@@ -89,16 +101,117 @@ class _Case:
             raise NoTask("no_inputs")
         makers = [line for line in _needed(lines, inputs) if not isinstance(line, ast.Import | ast.ImportFrom)]
         if not _any_draw(makers):
-            makers = [DrawFresh().visit(line) for line in makers]
+            makers = [DrawFresh().visit(deepcopy(line)) for line in makers]  # other cases have the same lines
         if not _any_draw(makers):
             raise NoTask("fixed_inputs")
-        body = "\n".join("    " + line for maker in makers for line in ast.unparse(maker).splitlines())
-        imports = [line for line in map(ast.unparse, self.imports) if line not in self.code]
+        return _Prepared(self, call, inputs, makers)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A case whose call says all but its inputs."""
+
+    case: _Case
+    call: ast.Call
+    inputs: list[str]
+    """Variables that the call reads."""
+    makers: list[ast.stmt]
+    """Lines that make them."""
+
+    def bind(self) -> dict[str, ast.expr] | None:
+        """The arguments by the operator's parameters; None: they cannot be told apart, or hold several tensors."""
+        arguments = self.case.operator.args
+        names = [parameter.arg for parameter in arguments.args]
+        if arguments.posonlyargs or arguments.vararg or len(self.call.args) > len(names):
+            return None
+        given = [*zip(names, self.call.args, strict=False), *((word.arg, word.value) for word in self.call.keywords)]
+        bound: dict[str, ast.expr] = {}
+        for name, value in given:
+            several = isinstance(value, ast.List | ast.Tuple | ast.Dict | ast.Starred) and self.is_made(value)
+            if name is None or name not in [*names, *(parameter.arg for parameter in arguments.kwonlyargs)] or several:
+                return None
+            bound[name] = value
+        return bound
+
+    def is_made(self, value: ast.expr) -> bool:
+        """Whether it is made of the inputs, or where it stands, such as `torch.rand(3)`."""
+        return not set(_names(value)).isdisjoint(self.inputs) or any(isinstance(it, ast.Call) for it in ast.walk(value))
+
+    def to_source(self, signature: _Signature | None) -> str:
+        """The case in KernelBench's format, with the arguments of the signature if there is one."""
+        if signature is None:
+            model = f"    def forward(self, {', '.join(self.inputs)}):\n        return {ast.unparse(self.call)}\n"
+            inputs, arguments = self.inputs, []
+        else:
+            model = signature.model
+            bound = signature.defaults | (self.bind() or {})
+            inputs, arguments = ([ast.unparse(bound[name]) for name in names] for names in signature.names)
+        body = "\n".join("    " + line for maker in self.makers for line in ast.unparse(maker).splitlines())
+        imports = [line for line in map(ast.unparse, self.case.imports) if line not in self.case.code]
         return (
-            "\n".join([*imports, "import torch.nn", self.code.strip()])
-            + f"\n\n\nclass Model(torch.nn.Module):\n    def forward(self, {', '.join(inputs)}):\n"
-            + f"        return {ast.unparse(call)}\n\n\ndef get_inputs():\n{body}\n    return [{', '.join(inputs)}]\n"
-            + "\n\ndef get_init_inputs():\n    return []\n"
+            "\n".join([*imports, "import torch.nn", self.case.code.strip()])
+            + f"\n\n\nclass Model(torch.nn.Module):\n{model}\n\n"
+            + f"def get_inputs():\n{body}\n    return [{', '.join(inputs)}]\n\n\n"
+            + f"def get_init_inputs():\n    return [{', '.join(arguments)}]\n"
+        )
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """What all cases of a file can be called with."""
+
+    operator: str
+    inputs: list[str]
+    """Parameters of the operator that are made of inputs in some case."""
+    arguments: list[str]
+    """The other parameters that some case gives."""
+    defaults: dict[str, ast.expr]
+
+    @property
+    def names(self) -> tuple[list[str], list[str]]:
+        return self.inputs, self.arguments
+
+    @property
+    def model(self) -> str:
+        """The body of the class `Model`."""
+        given = [f"{name}={name}" for name in self.inputs]
+        constructor = ""
+        if self.arguments:
+            kept = ", ".join(f"{name!r}: {name}" for name in self.arguments)
+            constructor = (
+                f"    def __init__(self, {', '.join(self.arguments)}):\n        super().__init__()\n"
+                f"        self.arguments = {{{kept}}}\n\n"
+            )
+            given.append("**self.arguments")
+        return (
+            f"{constructor}    def forward(self, {', '.join(self.inputs)}):\n"
+            f"        return {self.operator}({', '.join(given)})\n"
+        )
+
+    @classmethod
+    def of(cls, cases: Sequence[_Prepared]) -> _Signature | None:
+        """None: there are no cases, or one signature does not fit them."""
+        bound = [case.bind() for case in cases]
+        if not cases or None in bound or len({case.case.operator.name for case in cases}) > 1:
+            return None
+        operator = cases[0].case.operator
+        parameters = [*operator.args.args, *operator.args.kwonlyargs]
+        given = {name for found in bound for name in found or ()}
+        made = {
+            name
+            for case, found in zip(cases, bound, strict=True)
+            for name, value in (found or {}).items()
+            if case.is_made(value)
+        }
+        values = [*operator.args.defaults, *operator.args.kw_defaults]
+        with_default = parameters[len(operator.args.args) - len(operator.args.defaults) :]
+        return cls(
+            operator=operator.name,
+            inputs=[parameter.arg for parameter in parameters if parameter.arg in made],
+            arguments=[parameter.arg for parameter in parameters if parameter.arg in given - made],
+            defaults={
+                parameter.arg: value for parameter, value in zip(with_default, values, strict=True) if value is not None
+            },
         )
 
 
@@ -117,7 +230,7 @@ def _read(text: str) -> list[_Case]:
         raise NoTask("does_not_parse") from None
     if any(name.partition(".")[0] == "triton" for name in _imported(tree)):
         raise NoTask("reference_in_triton")
-    operators = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    operators = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     function = next((node for node in reversed(tests.body) if isinstance(node, ast.FunctionDef)), None)
     imports: list[ast.stmt] = [node for node in tests.body if isinstance(node, ast.Import | ast.ImportFrom)]
     cases = []
@@ -126,7 +239,7 @@ def _read(text: str) -> list[_Case]:
         match node:
             case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str(name)))], value=ast.Call() as call):
                 if isinstance(call.func, ast.Name) and call.func.id in operators:
-                    cases.append(_Case(name, code, imports, body[:index], call))
+                    cases.append(_Case(name, code, operators[call.func.id], imports, body[:index], call))
     if not cases:
         raise NoTask("no_case_calls_the_operator")
     return cases
@@ -144,7 +257,12 @@ def _needed(lines: Sequence[ast.stmt], names: Sequence[str]) -> list[ast.stmt]:
     for line in reversed(lines):
         touched = [_root(line.value)] if isinstance(line, ast.Expr) else _stored(line)
         if wanted & set(touched):
-            wanted |= local & set(_names(line))
+            if isinstance(line, ast.Assign) and all(isinstance(target, ast.Name) for target in line.targets):
+                wanted -= set(touched)  # whatever they were before
+                reads: ast.AST = line.value
+            else:
+                reads = line
+            wanted |= local & set(_names(reads))
             kept.insert(0, line)
     return kept
 

@@ -52,24 +52,33 @@ def _module(name: str) -> ModuleType:
     return import_module(f"{__name__}.{name}")
 
 
-def by_group(groups_T: Sequence[str], passed_T: Sequence[Sequence[bool]]) -> Figure:
-    """Share of the samples of groups of tasks that pass in every task of the group.
+def by_program(
+    programs_T: Sequence[str], samples_T: Sequence[Sequence[Record]], passes: Callable[[Verdict], bool]
+) -> Figure:
+    """Share of the samples of programs that pass in every case of the program.
 
-    A group's i-th sample is the i-th sample of each of its tasks. The group counts where its first task stands.
+    A sample without a verdict in one of the cases is left out. A program counts where its first case stands.
 
     Args:
-        groups_T: name of each task's group.
-        passed_T: of each task, whether each sample passes.
+        programs_T: name of the program whose case each task is.
+        samples_T: of each task, the samples; those of the same number are one kernel.
+        passes: whether a sample does.
     """
-    members: dict[str, list[int]] = defaultdict(list)
-    for index, group in enumerate(groups_T):
-        members[group].append(index)
-    totals_T, counts_T = np.zeros(len(groups_T)), np.zeros(len(groups_T))
-    for indices in members.values():
-        samples = list(zip(*(passed_T[index] for index in indices), strict=False))
-        totals_T[indices[0]] = sum(all(sample) for sample in samples)
-        counts_T[indices[0]] = len(samples)
+    cases: dict[str, list[int]] = defaultdict(list)
+    for index, program in enumerate(programs_T):
+        cases[program].append(index)
+    passed_T = [{_number(record): passes(record.verdict) for record in samples} for samples in samples_T]
+    totals_T, counts_T = np.zeros(len(programs_T)), np.zeros(len(programs_T))
+    for first, *others in cases.values():
+        known = set(passed_T[first]).intersection(*(passed_T[other] for other in others))
+        totals_T[first] = sum(all(passed_T[case][number] for case in (first, *others)) for number in known)
+        counts_T[first] = len(known)
     return Figure(totals_T, counts_T)
+
+
+def _number(record: Record) -> str:
+    """Of the sample among those of its task: its id is eval/POLICY/TASK/NUMBER, of an attempt NUMBER/ATTEMPT."""
+    return record.id.removeprefix(f"eval/{record.policy}/{record.task_id}/").partition("/")[0]
 
 
 def mean(values_T: Sequence[Sequence[float]]) -> Figure:
@@ -78,8 +87,3 @@ def mean(values_T: Sequence[Sequence[float]]) -> Figure:
         np.array([sum(values) for values in values_T], dtype=np.float64),
         np.array([len(values) for values in values_T], dtype=np.float64),
     )
-
-
-def correct(samples_T: Sequence[Sequence[Record]]) -> list[list[bool]]:
-    """Of each task, whether each sample is correct."""
-    return [[record.verdict.correct for record in samples] for samples in samples_T]

@@ -1,13 +1,14 @@
 """robust-kbench (arXiv 2509.14279): kernels that hold for several initialisations and shapes, forward and backward.
 
-Each configuration of a task folder is a task here, and so is each direction.
+Each configuration of a task folder, in each direction, is a task here. A policy is asked once for a folder's direction,
+with its first configuration, and that kernel is judged in every one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelrl.eval.channels import by_group, correct, mean
+from kernelrl.eval.channels import by_program, mean
 from kernelrl.eval.metrics import Figure, Settings
 from kernelrl.records import Record
 from kernelrl.task import Task
@@ -17,9 +18,10 @@ def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settin
     """- `robust`: share of functions (a folder's forward, or its backward) that are right in every configuration.
     - `forward`, `backward`: share of correct samples of that direction.
     """
-    right_T = correct(samples_T)
     directions = [task.id.split("/")[-2] for task in tasks]
-    return {"robust": by_group([task.id.rpartition("/")[0] for task in tasks], right_T)} | {
+    right_T = [[record.verdict.correct for record in samples] for samples in samples_T]
+    programs = [task.case_of or task.id for task in tasks]
+    return {"robust": by_program(programs, samples_T, lambda verdict: verdict.correct)} | {
         name: mean([right if direction == name else [] for right, direction in zip(right_T, directions, strict=True)])
         for name in ("forward", "backward")
     }

@@ -1,15 +1,17 @@
 """TritonBench-T (arXiv 2502.14752): call and execution accuracy of operators, speedup, similarity of code.
 
-An operator of the benchmark is a file with several cases, each of them a task here, and passes where all of its cases
-do. TritonBench measures similarity by CodeBLEU; here it is the reward term `similarity`, BLEU on tokens, where the
-reward has it (`+reward.terms.similarity={weight:0}` and `eval.references`).
+An operator of the benchmark is a file with several cases, each of them a task here, and passes where one kernel passes
+in all of its cases. Where the cases of a file do not fit one signature, each is asked for by itself, and the operator
+passes where the kernels of the same number all do. TritonBench measures similarity by CodeBLEU; here it is the reward
+term `similarity`, BLEU on tokens, where the reward has it (`+reward.terms.similarity={weight:0}` and
+`eval.references`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelrl.eval.channels import by_group, correct, mean
+from kernelrl.eval.channels import by_program, mean
 from kernelrl.eval.metrics import Figure, Settings
 from kernelrl.records import Record
 from kernelrl.task import Task
@@ -22,10 +24,9 @@ def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settin
     - `similarity`: mean of the similarity to a known right kernel.
     """
     operators_T = [task.id.rpartition("/")[0] for task in tasks]
-    ran_T = [[it.verdict.legal and it.verdict.reached("ran") for it in samples] for samples in samples_T]
     return {
-        "call_accuracy": by_group(operators_T, ran_T),
-        "execution_accuracy": by_group(operators_T, correct(samples_T)),
+        "call_accuracy": by_program(operators_T, samples_T, lambda verdict: verdict.legal and verdict.reached("ran")),
+        "execution_accuracy": by_program(operators_T, samples_T, lambda verdict: verdict.correct),
         "mean_speedup": mean(
             [
                 [it.verdict.speedup.median for it in samples if it.verdict.correct and it.verdict.speedup]
