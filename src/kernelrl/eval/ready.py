@@ -1,8 +1,9 @@
 """Policies whose samples are there already: they are judged like new ones.
 
 `{backend: kernels, folder: FOLDER}`: FOLDER/TASK_ID.py is the kernel of a task, FOLDER/TASK_ID/NUMBER.py that of its
-sample NUMBER, from 0. A task id with slashes is a path; all cases of a program have the one of `Task.case_of`. `{backend:
-records, folder: RUN/eval/POLICY}`: the completions that an earlier evaluation has recorded (`eval/rejudge.py`).
+sample NUMBER, from 0. A task id with slashes is a path; for the cases of one program it is `Task.case_of`.
+`{backend: records, folder: RUN/eval/POLICY}`: the completions that an earlier evaluation has recorded
+(`eval/rejudge.py`).
 """
 
 from __future__ import annotations
