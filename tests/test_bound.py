@@ -82,6 +82,15 @@ def test_of_a_reference_that_draws_at_random_nothing_is_known() -> None:
     assert read(lambda x: x * torch.rand(()), one) == 0
 
 
+def test_of_a_reference_that_is_too_slow_nothing_is_known() -> None:
+    assert read_bytes(Of(torch.relu), lambda seed: one(), [1, 2, 3], False, 1e-9) == 0
+
+
+def test_a_reference_that_changes_its_inputs_sees_them_as_they_were() -> None:
+    assert read(lambda x: x.mul_(0.5) + 1, one) == ALL
+    assert read(lambda x: x.zero_(), one) == 0
+
+
 def test_a_value_that_the_reference_refuses_is_no_error() -> None:
     def refuse(x: torch.Tensor) -> torch.Tensor:
         if x.abs().max() > 5.5:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ SAMPLES = 12
 """Elements of each tensor that are tried. That all of them matter where less than half of the tensor does happens to
 one tensor in 4,000."""
 MIN_SAMPLES = 6
-"""Tensors of which fewer were tried before the time was up are not counted."""
+"""Of a reference so slow that fewer can be tried nothing is known."""
 PRODUCTS = frozenset(f"aten::{name}" for name in "mm addmm bmm baddbmm".split())
 
 
@@ -37,13 +38,14 @@ def read_bytes(
         draw: its inputs, by seed.
         seeds: of which the first makes the inputs that are tried.
         parameters: they count too, because their values are hidden ones.
-        budget_s: time that the trials may take (in seconds).
+        budget_s: processor time that the trials may take (in seconds) where each takes as long as the fastest of three
+            calls, in which others on the machine have little part.
     """
-    started = time.perf_counter()
     draws = [draw(seed) for seed in seeds]
     first, *others = [_tensors(each) for each in draws]
-    expected = _run(model, draws[0])
-    if time.perf_counter() - started > budget_s / 4 or not _same(_run(model, draws[0]), expected):
+    run = partial(_run, model, draws[0], _changes_inputs(model, draws[0]))
+    expected, again = run(), run()
+    if not _same(again, expected):
         return 0
     chooser = torch.Generator().manual_seed(seeds[0])
     tried = []
@@ -53,17 +55,10 @@ def read_bytes(
     if parameters:
         tried += [(each.data, list(_positions(each.data, [], chooser))) for each in model.parameters()]
     tried = [(tensor, places) for tensor, places in tried if tensor.numel()]
-    matters = [list[bool]() for _ in tried]
-    for sample in range(SAMPLES):
-        for (tensor, places), found in zip(tried, matters, strict=True):
-            if time.perf_counter() - started < budget_s:
-                place = places[sample]
-                found.append(place is not None and _matters(model, draws[0], tensor, place, expected))
-    return sum(
-        int(_span_bytes(tensor) * sum(found) / len(found))
-        for (tensor, _), found in zip(tried, matters, strict=True)
-        if len(found) >= MIN_SAMPLES
-    )
+    samples = min(SAMPLES, int(budget_s / (_cost(run) * max(len(tried), 1))))
+    if samples < MIN_SAMPLES:
+        return 0
+    return sum(int(_span_bytes(tensor) * _share(run, tensor, places[:samples], expected)) for tensor, places in tried)
 
 
 def product_flops(model: torch.nn.Module, inputs: tuple[Any, ...], names: frozenset[str]) -> int:
@@ -95,11 +90,23 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
     return found
 
 
-def _run(model: torch.nn.Module, inputs: tuple[Any, ...]) -> list[torch.Tensor]:
-    """Outputs of a call that changes nothing."""
+def _run(model: torch.nn.Module, inputs: tuple[Any, ...], copied: bool = True) -> list[torch.Tensor]:
+    """Outputs of a call on the inputs, or on copies of them."""
+    return [each.clone() for each in _tensors(model(*(_copy(inputs) if copied else inputs)))]
+
+
+def _copy(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     tensors: list[torch.Tensor] = []
     form = wire.flatten(inputs, tensors)
-    return [each.clone() for each in _tensors(model(*wire.unflatten(form, [each.clone() for each in tensors])))]
+    copies: tuple[Any, ...] = wire.unflatten(form, [each.clone() for each in tensors])
+    return copies
+
+
+def _changes_inputs(model: torch.nn.Module, inputs: tuple[Any, ...]) -> bool:
+    """Whether a call writes into what it is given."""
+    copies = _copy(inputs)
+    model(*copies)
+    return not _same(_tensors(copies), _tensors(inputs))
 
 
 def _positions(
@@ -111,15 +118,40 @@ def _positions(
         yield None if others and all(bool(other[place] == tensor[place]) for other in others) else place
 
 
+def _cost(run: Callable[[], list[torch.Tensor]]) -> float:
+    """Processor time of a call (in seconds): the least of three."""
+    times = []
+    for _ in range(3):
+        started = time.process_time()
+        run()
+        times.append(time.process_time() - started)
+    return max(min(times), 1e-9)
+
+
+def _share(
+    run: Callable[[], list[torch.Tensor]],
+    tensor: torch.Tensor,
+    places: list[tuple[int, ...] | None],
+    expected: list[torch.Tensor],
+) -> float:
+    """Of the elements at these places: those whose value an output depends on."""
+    extremes = _extremes(tensor)
+    return sum(place is not None and _matters(run, tensor, place, extremes, expected) for place in places) / len(places)
+
+
 def _matters(
-    model: torch.nn.Module, inputs: tuple[Any, ...], tensor: torch.Tensor, place: tuple[int, ...], expected: list[Any]
+    run: Callable[[], list[torch.Tensor]],
+    tensor: torch.Tensor,
+    place: tuple[int, ...],
+    values: list[Any],
+    expected: list[torch.Tensor],
 ) -> bool:
-    """Whether an output changes with one element."""
+    """Whether an output changes with one element, which gets these values."""
     kept = tensor[place].clone()
-    for value in _values(tensor):
+    for value in values:
         tensor[place] = value
         try:
-            if not _same(_run(model, inputs), expected):
+            if not _same(run(), expected):
                 return True
         except Exception:  # no value for this task
             continue
@@ -128,7 +160,7 @@ def _matters(
     return False
 
 
-def _values(tensor: torch.Tensor) -> list[Any]:
+def _extremes(tensor: torch.Tensor) -> list[Any]:
     """What an element may become: larger, and smaller, than all; of integers, the largest and the smallest one."""
     if tensor.dtype == torch.bool:
         return [True, False]

@@ -9,8 +9,8 @@ from kernelrl.executor.judging.arena import Draw, Shape, num_bytes_of
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
 
-DEMAND_S = 0.2
-"""Time for finding out what the outputs depend on (in seconds)."""
+DEMAND_S = 1.0
+"""Processor time for finding out what the outputs depend on (in seconds)."""
 
 
 @dataclass(frozen=True)
