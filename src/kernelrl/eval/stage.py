@@ -22,7 +22,7 @@ from kernelrl.data.build import task_row
 from kernelrl.data.tables import read_references, read_table
 from kernelrl.errors import UserError
 from kernelrl.eval import checkpoints, kernelbench, kernelbench_export, metrics, rejudge, trajectories
-from kernelrl.eval.channels import find_figures, find_judge
+from kernelrl.eval.channels import check_tasks, find_figures, find_judge
 from kernelrl.eval.provenance import git_version, package_versions
 from kernelrl.eval.results import SCHEMA_VERSION, Partial, TaskEntry
 from kernelrl.eval.sampling import Work, sample_and_judge
@@ -81,6 +81,10 @@ def run(cfg: DictConfig) -> Path:
     every_row, tasks_digest = _read_tasks(cfg, settings)
     rows = every_row[: settings.limit]
     tasks = [Task.model_validate_json(row["task"]) for row in rows]
+    if settings.channel is not None:
+        check_tasks(settings.channel, tasks)
+    if settings.kernelbench_run:
+        kernelbench_export.find_problems(tasks)
     prompts = {task.id: row["prompt"] for task, row in zip(tasks, rows, strict=True)}
     to_compute = metrics.Settings(
         k=settings.k,

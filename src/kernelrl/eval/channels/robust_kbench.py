@@ -12,6 +12,14 @@ from kernelrl.eval.metrics import Figure, Settings
 from kernelrl.records import Record
 from kernelrl.task import Task
 
+DIRECTIONS = ("forward", "backward")
+
+
+def accepts(task: Task) -> bool:
+    """Whether it is `robust_kbench/FUNCTION/DIRECTION/CONFIGURATION`, as `tasks=robust_kbench` names it."""
+    parts = task.id.split("/")
+    return len(parts) == 4 and parts[0] == "robust_kbench" and parts[2] in DIRECTIONS
+
 
 def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settings: Settings) -> dict[str, Figure]:
     """- `robust`: share of functions (a folder's forward, or its backward) that are right in every configuration.
@@ -21,5 +29,5 @@ def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settin
     directions = [task.id.split("/")[-2] for task in tasks]
     return {"robust": by_group([task.id.rpartition("/")[0] for task in tasks], right_T)} | {
         name: mean([right if direction == name else [] for right, direction in zip(right_T, directions, strict=True)])
-        for name in ("forward", "backward")
+        for name in DIRECTIONS
     }

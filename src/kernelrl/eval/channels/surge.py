@@ -34,6 +34,11 @@ def read_prediction(text: str) -> float | None:
     return value if 0 <= value <= 1 else None
 
 
+def accepts(task: Task) -> bool:
+    """Whether it is a candidate whose verdict can be predicted, `surge/NUMBER`, as `tasks=surge` names it."""
+    return task.id.startswith("surge/")
+
+
 def judge(task: Task, completion: Completion) -> Verdict:
     """The verdict on a prediction, in place of the executor's."""
     assert task.given is not None  # tasks=surge
