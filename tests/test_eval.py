@@ -354,6 +354,22 @@ def test_a_server_is_evaluated_by_the_same_command_and_keeps_what_it_answered(in
     assert not (Path(cfg.eval.folder) / "api" / "answers").exists(), "the records have them"
 
 
+def test_answers_that_were_kept_are_no_time_of_sampling(inputs, tmp_path, serve):
+    """One of four questions of each group fails, so that nothing is judged; the second run asks for these two alone."""
+    failure = (500, "{}")
+    server = serve(*[answer(RELU)] * 3, failure, *[answer(RELU)] * 3, failure, answer(RELU))
+    cfg = compose(inputs, tmp_path)
+    cfg.executor.timing = False
+    api = {"backend": "endpoint", "base_url": server.url, "model": "m", "retries": 0, "concurrency": 1}
+    cfg.eval.policies = {"api": api}
+    with pytest.raises(UserError, match=r"questions without an answer \(2 x HTTP 500\)"):
+        run(cfg)
+    assert not ledger_of(cfg, "api")
+    run(cfg)
+    policy = read_results(cfg)["policies"]["api"]
+    assert (policy["num_resumed"], policy["seconds_per_solved"]) == (6, None)
+
+
 def test_a_question_that_a_server_refuses_for_good_is_a_failure_with_its_reason(inputs, tmp_path, serve, caplog):
     refusal = (400, json.dumps({"error": {"message": "maximum context length is 10 tokens"}}))
     cfg = compose(inputs, tmp_path)

@@ -58,7 +58,8 @@ class Work:
 
 
 def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Ledger) -> dict[str, Any]:
-    """Fill the ledger of one policy. Returns how many samples it held before, and the seconds that this took.
+    """Fill the ledger of one policy. Returns how many samples were there before, judged or as kept answers of a server,
+    and the seconds that this took.
 
     A batch holds all samples of its tasks, because some rewards compare a sample with its group. Batches are the same
     in every run, each sample with its own seed: a resumed run draws what the interrupted one would have drawn.
@@ -79,7 +80,7 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
     size = max(1, settings.batch_size // settings.samples) * settings.samples
     num_correct = sum(record.verdict.correct for record in earlier)
     failures: Counter[str] = Counter()
-    num_refused, reason = 0, None
+    num_kept, num_refused, reason = 0, 0, None
     with (
         closing(_open(work, name, sampling)) as policy,
         track(len(wanted), f"eval {name}") as progress,
@@ -102,6 +103,7 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
                     drawn = [
                         (id, task, answer) for (id, task), answer in zip(batch, answers, strict=True) if id not in known
                     ]
+                    num_kept += sum(answer.cached for _, _, answer in drawn)
                     records = _judge(work, name, drawn, [known[id] for id, _ in batch if id in known])
                     ledger.append(records)
                     num_correct += sum(record.verdict.correct for record in records)
@@ -114,7 +116,7 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
             f"eval.policies.{name}: questions without an answer ({kinds}); "
             "what was answered is kept, and the same command asks for the rest"
         )
-    return {"num_resumed": len(known), "seconds": round(time.monotonic() - started, 1)}
+    return {"num_resumed": len(known) + num_kept, "seconds": round(time.monotonic() - started, 1)}
 
 
 def _sample_trajectories(work: Work, name: str, sampling: Settings, ledger: Ledger) -> dict[str, Any]:

@@ -224,7 +224,8 @@ def _run_part(work: Work, asked: Mapping[str, Any]) -> Path:
 
 
 def _seconds_per_solved(summary: Mapping[str, Any]) -> float | None:
-    """Seconds of sampling and judging for each task that a sample solves; None: it solves none, or was resumed."""
+    """Seconds of sampling and judging for each task that a sample solves; None: it solves none, or some samples
+    were there before."""
     num_solved = sum(correct > 0 for correct in summary["by_task"]["correct"]["totals"])
     if not num_solved or summary.get("num_resumed") != 0:
         return None
