@@ -131,11 +131,11 @@ def _sample_trajectories(work: Work, name: str, sampling: Settings, ledger: Ledg
 
 
 def _open(work: Work, name: str, sampling: PolicySettings) -> Policy | ReadyKernels | RecordedCompletions:
-    where = f"eval.policies.{name}"
+    where, task_ids = f"eval.policies.{name}", [task.id for task in work.tasks]
     if isinstance(sampling, RecordedSettings):
-        return RecordedCompletions(sampling, where)
+        return RecordedCompletions(sampling, task_ids, work.settings.samples, where)
     if isinstance(sampling, ReadySettings):
-        kernels = ReadyKernels(sampling, [task.id for task in work.tasks], work.settings.samples, where)
+        kernels = ReadyKernels(sampling, task_ids, work.settings.samples, where)
         if kernels.missing:
             first, number = kernels.missing[0], len(kernels.missing)
             log.warning("%s: no kernel for %d of %d tasks, e.g. %s", where, number, len(work.tasks), first)

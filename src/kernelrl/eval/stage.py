@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from omegaconf import DictConfig, OmegaConf
 
 from kernelrl import __version__
@@ -19,7 +20,7 @@ from kernelrl.configs import read_node, to_dict
 from kernelrl.console import make_console
 from kernelrl.data import sources
 from kernelrl.data.build import task_row
-from kernelrl.data.tables import read_references, read_table
+from kernelrl.data.tables import TASK_COLUMNS, read_references, read_table, write_table
 from kernelrl.errors import UserError
 from kernelrl.eval import checkpoints, kernelbench, kernelbench_export, metrics, rejudge, trajectories
 from kernelrl.eval.channels import check_tasks, find_figures, find_judge
@@ -52,6 +53,8 @@ if TYPE_CHECKING:  # seconds that a report need not wait for
 METRICS = "metrics.json"
 RESULTS = "results.json"
 RECORDS = "records"
+TABLE = pa.schema([TASK_COLUMNS.field(name) for name in ("task", "prompt")])
+"""What an evaluation reads of each task, and keeps (`rejudge.TASKS`)."""
 
 
 def run(cfg: DictConfig) -> Path:
@@ -154,6 +157,7 @@ def run(cfg: DictConfig) -> Path:
             **({} if cfg.rejudge is None else {"rejudged": rejudge.changes(Path(cfg.rejudge), records)}),
             **_provenance(cfg),
         }
+        write_table(settings.folder / rejudge.TASKS, every_row, TABLE)
         write_json(path, results)
         if not stage.done:
             _track(cfg, summaries)
@@ -189,7 +193,7 @@ def _check_place(path: Path, folder: Path) -> None:
 def _read_tasks(cfg: DictConfig, settings: EvalSettings) -> tuple[list[dict[str, Any]], str]:
     """The rows to evaluate on, `task` and `prompt`, and a digest of them."""
     if settings.tasks is not None:
-        return read_table(settings.tasks, ("task", "prompt")), digest(settings.tasks)
+        return read_table(settings.tasks, TABLE.names), digest(settings.tasks)
     rows = [task_row(task, cfg.dialect, cfg.prompt.style, None) for task in sources.load_all(cfg.tasks)]
     return rows, hashlib.sha256(repr([(row["task"], row["prompt"]) for row in rows]).encode()).hexdigest()
 
