@@ -23,6 +23,7 @@ from kernelrl.eval.ready import ReadyKernels, ReadySettings, RecordedCompletions
 from kernelrl.eval.settings import EvalSettings, PolicySettings
 from kernelrl.executor.api import Executor, Request
 from kernelrl.policies import backends
+from kernelrl.policies.backends.base import TOO_LONG, Backend
 from kernelrl.policies.backends.settings import Settings
 from kernelrl.policies.prompts import Message, to_text
 from kernelrl.policies.protocol import Answer, Policy
@@ -64,8 +65,11 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
     A batch holds all samples of its tasks, because some rewards compare a sample with its group. Batches are the same
     in every run, each sample with its own seed: a resumed run draws what the interrupted one would have drawn.
 
+    A question that a policy refuses, because it is too long or for what a server says, is a sample that fails.
+
     Raises:
-        UserError: a server has left questions without an answer; what it did answer is kept.
+        UserError: the policy refuses every question, or a server has left some without an answer; what it did answer is
+            kept.
     """
     if work.strategy.name != "single":
         assert not isinstance(sampling, ReadySettings | RecordedSettings)  # see `read_strategy`
@@ -85,6 +89,7 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
         closing(_open(work, name, sampling)) as policy,
         track(len(wanted), f"eval {name}") as progress,
     ):
+        _require_room(work, name, policy)
         for number, start in enumerate(range(0, len(wanted), size)):
             batch = wanted[start : start + size]
             mine = settings.part is None or number % settings.parts == settings.part
@@ -93,7 +98,8 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
                 refused = [answer.refused for answer in answers if answer.refused is not None]
                 failed = [answer.failure for answer in answers if answer.failure is not None and answer.refused is None]
                 failures.update(failed)
-                if len(refused) == len(batch) and not known and number == 0:
+                by_server = [answer for answer in answers if answer.refused and answer.failure != TOO_LONG]
+                if len(by_server) == len(batch) and not known and number == 0:
                     raise UserError(f"eval.policies.{name}: every question is refused: {refused[0]}")
                 num_refused += len(refused)
                 reason = reason or next(iter(refused), None)
@@ -141,6 +147,20 @@ def _open(work: Work, name: str, sampling: PolicySettings) -> Policy | ReadyKern
             log.warning("%s: no kernel for %d of %d tasks, e.g. %s", where, number, len(work.tasks), first)
         return kernels
     return backends.open_policy(sampling, work.model, where)
+
+
+def _require_room(work: Work, name: str, policy: Policy | ReadyKernels | RecordedCompletions) -> None:
+    """Check that some prompt leaves room for a whole answer in the policy's context.
+
+    Raises:
+        UserError: none does; says what to do about it.
+    """
+    if not isinstance(policy, Backend):
+        return
+    reasons = (policy.too_long(work.prompts[task.id]) for task in work.tasks)
+    first = next(reasons)
+    if first is not None and all(reason is not None for reason in reasons):
+        raise UserError(f"eval.policies.{name}: no task leaves room for an answer: {first}")
 
 
 def _draw(
