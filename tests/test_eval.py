@@ -384,6 +384,10 @@ def test_a_question_that_a_server_refuses_for_good_is_a_failure_with_its_reason(
     other.eval.policies = {"api": api | {"base_url": serve(refusal).url}}
     with pytest.raises(UserError, match="every question is refused: .*maximum context length is 10 tokens"):
         run(other)
+    other.eval.policies.api.base_url = serve(answer(RELU)).url
+    other.eval.temperature = 0.5  # nothing was sampled: the same folder takes other settings
+    run(other)
+    assert len(ledger_of(other, "api")) == 8
 
 
 def test_a_prompt_without_room_for_an_answer_is_a_failed_sample_with_its_reason(inputs, tmp_path, caplog):
