@@ -22,7 +22,7 @@ SCHEMA = Path(__file__).with_name("results.schema.json")
 
 
 class Estimate(BaseModel):
-    """A figure with its 95 % interval; null: there was nothing to measure."""
+    """A figure with its 95 % interval; null: there was nothing to measure; no interval: of fewer than two tasks."""
 
     value: float | None
     low: float | None
