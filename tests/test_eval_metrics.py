@@ -202,6 +202,16 @@ def test_tasks_with_fewer_than_k_known_samples_are_left_out_of_pass_at_k():
     assert values([right(A, 2.0), right(A, 4.0)])["fast_2@2"] == 1
 
 
+def test_tasks_that_pass_at_k_leaves_out_are_counted_and_said():
+    lost = record(B, "infrastructure", "none")
+    summary = summarize([right(A), right(A), right(B), lost], [A, B], SETTINGS)
+    assert summary["num_left_out"] == {"pass@1": 0, "pass@2": 1}
+    said = table.caption({"seed": 0, "policies": {"mine": summary}})
+    assert said.endswith("1 samples without a verdict left out; tasks left out for too few samples: 1 of mine's pass@2")
+    whole = summarize([right(A), right(A), right(B), right(B)], [A, B], SETTINGS)
+    assert "left out" not in table.caption({"seed": 0, "policies": {"mine": whole}})
+
+
 def test_intervals_are_of_the_settings_draws():
     settings = Settings(k=(), fast_p=(), bootstrap=7, seed=3)
     tasks = [Task(id=f"t{index}", source="") for index in range(5)]

@@ -94,6 +94,8 @@ class PolicyResults(Group):
     """Samples without a verdict; no figure counts them."""
     num_untimed: int
     """Correct samples without a time."""
+    num_left_out: dict[str, int] = {}
+    """Tasks with too few samples with a verdict, by the `pass@k` that leaves them out; empty: not known."""
     categories: dict[str, Group]
     levels: dict[str, Group]
     by_task: dict[str, ByTask]

@@ -76,8 +76,15 @@ def caption(results: Mapping[str, Any]) -> str:
     )
     if partial := results.get("partial"):
         text = f"PARTIAL: the first {partial['num']} of {partial['of']} tasks (eval.limit). {text}"
-    unknown = sum(policy["num_infrastructure"] for policy in policies)
-    return f"{text}; {unknown} samples without a verdict left out" if unknown else text
+    if unknown := sum(policy["num_infrastructure"] for policy in policies):
+        text = f"{text}; {unknown} samples without a verdict left out"
+    few = [
+        f"{number} of {name}'s {figure}"
+        for name, policy in results["policies"].items()
+        for figure, number in policy.get("num_left_out", {}).items()
+        if number
+    ]
+    return f"{text}; tasks left out for too few samples: {', '.join(few)}" if few else text
 
 
 def is_speedup(figure: str) -> bool:
