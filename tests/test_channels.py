@@ -153,8 +153,7 @@ def test_a_channel_chooses_tasks_and_figures():
 def test_tasks_of_another_benchmark_are_refused_before_anything_is_sampled(setting, message, tmp_path, serve):
     server = serve(answer("no kernel"))
     policy = f"+eval.policies.m={{backend:endpoint,model:m,base_url:'{server.url}'}}"
-    left_out = [f"~eval.policies.{name}" for name in ("base", "sft", "grpo")]
-    words = [*left_out, policy, "tasks=hpc", "eval.tasks=null", setting, f"output_dir={tmp_path / 'run'}"]
+    words = ["eval/policies=none", policy, "tasks=hpc", "eval.tasks=null", setting, f"output_dir={tmp_path / 'run'}"]
     with pytest.raises(UserError) as error:
         run(compose_config("eval", words))
     assert str(error.value).startswith(message) and "\n" not in str(error.value)

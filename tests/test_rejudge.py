@@ -40,10 +40,9 @@ def finished(evaluate, tmp_path):
         path = tmp_path / "kernels" / f"{id}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(KERNELS["right"])
-    left_out = [f"~eval.policies.{name}" for name in ("base", "sft", "grpo")]
     policy = "+eval.policies.mine={backend:kernels,folder:kernels}"
     source = ["tasks=table", "tasks.path=mine.parquet", "eval.tasks=null", "eval.limit=2"]
-    return evaluate("run", *left_out, policy, *source, "eval.samples=1", "eval.k=[1]")
+    return evaluate("run", "eval/policies=none", policy, *source, "eval.samples=1", "eval.k=[1]")
 
 
 def test_a_run_on_the_tasks_of_a_source_knows_them(evaluate, finished, tmp_path):
