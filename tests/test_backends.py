@@ -94,12 +94,15 @@ def test_a_conversation_that_leaves_no_room_for_an_answer_is_named_with_its_leng
     save_policy(model, tokenizer, tmp_path / "narrow")
     long = [{"role": "user", "content": "one\n" * 90}]
     policy = local(tmp_path / "narrow", max_new_tokens=12, cache_dir=str(tmp_path / "answers"))
-    number = policy.sample([long], [0])[0].prompt_tokens
+    number = len(tokenizer(render(tokenizer, long, {}), add_special_tokens=False)["input_ids"])
     assert policy.too_long(ASKED[0]) is None
     expected = (
         f"has {number} tokens, and with max_new_tokens=12 for the answer that is more than the model's context of 100"
     )
     assert expected in policy.too_long(long)
+    short, refused, again = policy.sample([ASKED[0], long, ASKED[0]], [0, 1, 2])
+    assert short.text and again.text and (refused.text, refused.failure) == ("", "too long")
+    assert refused.refused == policy.too_long(long), "it is not asked, and its answer does not go past the context"
     policy.close()
 
 

@@ -149,6 +149,25 @@ def test_a_channel_chooses_tasks_and_figures():
         find_figures("x")
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("eval.channel=robust_kbench", "eval.channel=robust_kbench: 6 of 6 tasks are not of tasks=robust_kbench, e.g."),
+        ("eval.channel=tritonbench", "eval.channel=tritonbench: 6 of 6 tasks are not of tasks=tritonbench, e.g."),
+        ("eval.channel=surge", "eval.channel=surge: 6 of 6 tasks are not of tasks=surge, e.g."),
+        ("eval.kernelbench_run=true", "eval.kernelbench_run: task hpc/axpy is not of tasks=kernelbench"),
+    ],
+)
+def test_tasks_of_another_benchmark_are_refused_before_anything_is_sampled(setting, message, tmp_path, serve):
+    server = serve(answer("no kernel"))
+    policy = f"+eval.policies.m={{backend:endpoint,model:m,base_url:'{server.url}'}}"
+    words = ["eval/policies=none", policy, "tasks=hpc", "eval.tasks=null", setting, f"output_dir={tmp_path / 'run'}"]
+    with pytest.raises(UserError) as error:
+        run(compose_config("eval", words))
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)
+    assert not server.requests and not (tmp_path / "run").exists()
+
+
 def test_surrogate_execution_by_hand():
     """Four kernels, one of them right; a policy that says nothing of one of them."""
     statuses = {"a": "correct", "b": "incorrect", "c": "compile_error", "d": "incorrect"}
@@ -187,6 +206,9 @@ def test_surrogate_execution_by_hand():
         ("<think>\nCORRECT: 0.1\n</think>\nI am sure.\ncorrect = 1", 1.0),
         ("CORRECT: 40%", 0.4),
         ("CORRECT: 7", None),
+        ("CORRECT: -0.2", None),
+        ("**CORRECT:** −20 %", None),
+        ("CORRECT - 0.2", 0.2),
         ("<think>\nCORRECT: 0.1", None),
         ("It is CORRECT: 0.5, or not", None),
     ],

@@ -67,6 +67,18 @@ def test_the_best_one_has_the_highest_lower_bound_not_the_highest_value():
     ]
 
 
+def test_one_task_has_no_interval_and_no_best_checkpoint(tmp_path):
+    estimate = {"value": 0.5, "low": None, "high": None}
+    policies = {
+        name: {"folder": "f", "figures": {"correct": estimate}, "num_tasks": 1, "num_samples": 1}
+        | {"num_infrastructure": 0}
+        for name in ("sft-0", "grpo-10")
+    }
+    page = checkpoints.write(tmp_path, {"name": "r", "seed": 0, "policies": policies}).read_text()
+    assert "50.0 [–]" in page and "<svg" in page and 'class="up"' not in page
+    assert json.loads((tmp_path / "checkpoints.json").read_text())["best"] == {}
+
+
 @pytest.mark.slow
 def test_a_sweep_samples_every_checkpoint_on_the_tasks_of_the_run(toy, tmp_path, capsys, executor_cache):
     overrides = {

@@ -72,6 +72,24 @@ def test_the_config_is_printed_and_nothing_runs(capsys, monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("options", [("--config-dir", "mine"), ("--config-dir=mine",), ("-cd", "mine")])
+def test_the_folder_of_an_option_is_no_folder_to_import(capsys, monkeypatch, tmp_path, options):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "_run_job", lambda command, cfg: f"{cfg.seed} {cfg.get('import')}")
+    (tmp_path / "mine" / "recipe").mkdir(parents=True)
+    (tmp_path / "mine" / "recipe" / "my.yaml").write_text("# @package _global_\nseed: 7\n")
+    code, out, _ = run(capsys, "eval", *options, "recipe=my")
+    assert (code, out) == (0, "7 None\n")
+
+
+def test_a_folder_is_imported_also_where_an_option_names_the_same_one(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "_run_job", lambda command, cfg: cfg["import"].folder)
+    (tmp_path / "mine").mkdir()
+    code, out, _ = run(capsys, "eval", "--config-dir", "mine", "import=kernelbench_run", "mine")
+    assert (code, out) == (0, "mine\n")
+
+
 def test_a_sweep_gives_every_job_a_folder_named_by_its_overrides(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli, "_run_job", lambda command, cfg: f"{cfg.grpo.folder} {cfg.grpo.policy} {cfg.grpo.data}")

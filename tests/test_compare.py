@@ -7,6 +7,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from kernelrl.commands import compare
 from kernelrl.errors import UserError
 from kernelrl.eval import paired
 from kernelrl.eval.metrics import Figure, Settings, summarize
@@ -153,6 +154,30 @@ def test_results_of_the_first_tasks_alone_are_refused_unless_the_overlap_is_said
     assert refused.returncode == 2
     assert "part is partial: the first 9 of 12 tasks (eval.limit); --overlap" in refused.stderr
     assert kernelrl("compare", whole, part, "--overlap").returncode == 0
+
+
+def test_circumstances_that_differ_are_said(results, capsys):
+    """On another machine speedups are others, and with more samples pass@k is of others."""
+    paths = [results(name, {name: records(12, samples=samples)}) for name, samples in (("a", 2), ("b", 2), ("c", 3))]
+    for path, machine, dialect in zip(paths, ("x", "x", "y"), ("cpp", "triton", "cpp"), strict=True):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"machine": machine, "dialect": dialect}))
+    assert compare.main([*map(str, paths), "--json"]) == 0
+    said = capsys.readouterr()
+    assert [line.removeprefix("WARNING").strip() for line in said.err.splitlines()] == [
+        "the machine differs: a: x; b: x; c: y",
+        "the dialect differs: a: cpp; b: triton; c: cpp",
+        "the number of samples of a task differs: a: 2; b: 2; c: 3",
+    ]
+    assert json.loads(said.out)["baseline"] == "a", "one JSON object and nothing else"
+    assert compare.main([str(paths[0]), str(paths[0]).replace("a.json", "./a.json")]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_the_correction_is_for_the_tests_that_were_made(results, capsys):
+    """Speedups of nobody's right kernels are not tested."""
+    none, some = results("none", {"a": records(0)}), results("some", {"b": records(12)})
+    assert compare.main([str(none), str(some), "--figures", "correct,speedup"]) == 0
+    assert "corrected for 1" in " ".join(capsys.readouterr().out.split())
 
 
 def test_policies_of_one_file(kernelrl, results):

@@ -9,11 +9,12 @@ from typing import get_args
 import pytest
 from omegaconf import OmegaConf
 
-from kernelrl import rewards
+from kernelrl import cli, rewards
 from kernelrl.candidate import Completion
 from kernelrl.cli import TOOLS
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
+from kernelrl.eval.settings import policy_settings, read_settings
 from kernelrl.runs.stages import STAGES
 from kernelrl.verdict import STAGES as STAGES_OF_A_VERDICT
 from kernelrl.verdict import Build, Speedup, Spent, Status, TrialError, Verdict, Violation
@@ -58,6 +59,7 @@ CHOICES = {
     "launcher": ["launcher=slurm"],
     "verifier": ["verifier=endpoint"],
     "policy": ["policy=endpoint"],
+    "import": ["import=kernelbench_run"],
     "executor": ["executor=ray"],
 }
 """Options of the groups whose keys are not those of the default."""
@@ -76,6 +78,27 @@ def fits(override):
             compose_config("pipeline", [*choice, override])
             return True
     return False
+
+
+def test_the_recipe_of_policies_evaluates_those_that_it_names(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "policies.md").read_text()
+    path, recipe = re.search(r"^```yaml\n# (\S+)\n(.*?)^```", page, re.MULTILINE | re.DOTALL).groups()
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(recipe)
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"`kernelrl (eval --config-dir [^`]+)`", page)
+    with pytest.raises(SystemExit) as exit_:
+        cli.main([*shlex.split(command), "--cfg", "job"])
+    assert exit_.value.code == 0
+    settings = read_settings(OmegaConf.create(capsys.readouterr().out).eval)
+    assert list(settings.policies) == ["base", "mine", "ready", "hosted"]
+    assert settings.policies["base"] == "Qwen/Qwen3-8B"
+    assert {policy_settings(settings, name).backend for name in settings.policies} == {
+        *("transformers", "kernels", "endpoint")
+    }
+    words = ["eval/policies=none", "+eval.policies.mine=outputs/mine"]
+    assert dict(compose_config("eval", words).eval.policies) == {"mine": "outputs/mine"}
+    assert list(compose_config("eval", words[1:]).eval.policies) == ["base", "sft", "grpo", "mine"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -21,8 +21,8 @@ from kernelrl.configs import compose_config
 from kernelrl.data.tables import write_table
 from kernelrl.errors import UserError
 from kernelrl.eval import run, sampling, stage
-from kernelrl.policies.models import save_policy, train_tokenizer
-from kernelrl.policies.prompts import to_text
+from kernelrl.policies.models import load_policy, save_policy, train_tokenizer
+from kernelrl.policies.prompts import render, to_text
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
 from kernelrl.task import Task
@@ -354,6 +354,22 @@ def test_a_server_is_evaluated_by_the_same_command_and_keeps_what_it_answered(in
     assert not (Path(cfg.eval.folder) / "api" / "answers").exists(), "the records have them"
 
 
+def test_answers_that_were_kept_are_no_time_of_sampling(inputs, tmp_path, serve):
+    """One of four questions of each group fails, so that nothing is judged; the second run asks for these two alone."""
+    failure = (500, "{}")
+    server = serve(*[answer(RELU)] * 3, failure, *[answer(RELU)] * 3, failure, answer(RELU))
+    cfg = compose(inputs, tmp_path)
+    cfg.executor.timing = False
+    api = {"backend": "endpoint", "base_url": server.url, "model": "m", "retries": 0, "concurrency": 1}
+    cfg.eval.policies = {"api": api}
+    with pytest.raises(UserError, match=r"questions without an answer \(2 x HTTP 500\)"):
+        run(cfg)
+    assert not ledger_of(cfg, "api")
+    run(cfg)
+    policy = read_results(cfg)["policies"]["api"]
+    assert (policy["num_resumed"], policy["seconds_per_solved"]) == (6, None)
+
+
 def test_a_question_that_a_server_refuses_for_good_is_a_failure_with_its_reason(inputs, tmp_path, serve, caplog):
     refusal = (400, json.dumps({"error": {"message": "maximum context length is 10 tokens"}}))
     cfg = compose(inputs, tmp_path)
@@ -368,6 +384,35 @@ def test_a_question_that_a_server_refuses_for_good_is_a_failure_with_its_reason(
     other.eval.policies = {"api": api | {"base_url": serve(refusal).url}}
     with pytest.raises(UserError, match="every question is refused: .*maximum context length is 10 tokens"):
         run(other)
+    other.eval.policies.api.base_url = serve(answer(RELU)).url
+    other.eval.temperature = 0.5  # nothing was sampled: the same folder takes other settings
+    run(other)
+    assert len(ledger_of(other, "api")) == 8
+
+
+def test_a_prompt_without_room_for_an_answer_is_a_failed_sample_with_its_reason(inputs, tmp_path, caplog):
+    """The prompt of one task leaves room for a whole answer in the model's context, that of the other one does not."""
+    model, tokenizer = load_policy(str(inputs / "learnt"))
+    cfg = compose(inputs, tmp_path)
+    cfg.executor.timing = False
+    cfg.eval.policies = {"narrow": str(tmp_path / "narrow")}
+    rows = [{"task_id": task.id, "prompt": PROMPTS[task.id], "task": task.model_dump_json()} for task in TASKS]
+    long = [{"role": "user", "content": "Rewrite this. " * 40}]
+    write_table(tmp_path / "tasks.parquet", [rows[0] | {"prompt": long}, *rows[1:]], TASK_COLUMNS)
+    cfg.eval.tasks = str(tmp_path / "tasks.parquet")
+    number = len(tokenizer(render(tokenizer, long, {}), add_special_tokens=False)["input_ids"])
+    model.config.max_position_embeddings = number + cfg.eval.max_new_tokens - 1
+    save_policy(model, tokenizer, tmp_path / "narrow")
+    run(cfg)
+    records = ledger_of(cfg, "narrow")
+    assert {r.verdict.status for r in records if r.task_id == TASKS[0].id} == {"illegal"}
+    assert {r.verdict.status for r in records if r.task_id == TASKS[1].id} == {"correct"}
+    reason = f"the conversation has {number} tokens, and with max_new_tokens=64 for the answer that is more than"
+    assert f"4 questions were refused and count as failures: {reason}" in caplog.text
+    cfg.output_dir, cfg.eval.limit = str(tmp_path / "first"), 1
+    with pytest.raises(UserError, match=f"eval.policies.narrow: no task leaves room for an answer: {reason}"):
+        run(cfg)
+    assert not ledger_of(cfg, "narrow")
 
 
 def test_a_verifier_is_asked_in_an_evaluation_too(inputs, tmp_path, serve):

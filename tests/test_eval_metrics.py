@@ -6,6 +6,7 @@ from math import exp, log
 
 import pytest
 
+from kernelrl.eval import table
 from kernelrl.eval.metrics import RATES, Settings, best_of_k, compare, compute_figures, summarize
 from kernelrl.records import Record
 from kernelrl.stats import ratio_interval
@@ -178,7 +179,8 @@ def test_summary_counts_and_categories():
     assert summary["num_untimed"] == 0, "of the correct ones"
     assert {name: each["num_tasks"] for name, each in summary["categories"].items()} == {"matmul": 1, "softmax": 1}
     assert list(summary["categories"]) == ["matmul", "softmax"]
-    assert summary["categories"]["softmax"]["figures"]["correct"] == {"value": 0.5, "low": 0.5, "high": 0.5}
+    correct = summary["categories"]["softmax"]["figures"]["correct"]
+    assert correct == {"value": 0.5, "low": None, "high": None}, "of one task there is no interval"
     low, value, high = (summary["figures"]["correct"][name] for name in ("low", "value", "high"))
     assert low <= value <= high
 
@@ -198,6 +200,16 @@ def test_tasks_with_fewer_than_k_known_samples_are_left_out_of_pass_at_k():
     assert values([right(A)])["pass@2"] is None
     assert values([right(A, 2.0), right(A, 4.0)])["best@2"] == pytest.approx(4)
     assert values([right(A, 2.0), right(A, 4.0)])["fast_2@2"] == 1
+
+
+def test_tasks_that_pass_at_k_leaves_out_are_counted_and_said():
+    lost = record(B, "infrastructure", "none")
+    summary = summarize([right(A), right(A), right(B), lost], [A, B], SETTINGS)
+    assert summary["num_left_out"] == {"pass@1": 0, "pass@2": 1}
+    said = table.caption({"seed": 0, "policies": {"mine": summary}})
+    assert said.endswith("1 samples without a verdict left out; tasks left out for too few samples: 1 of mine's pass@2")
+    whole = summarize([right(A), right(A), right(B), right(B)], [A, B], SETTINGS)
+    assert "left out" not in table.caption({"seed": 0, "policies": {"mine": whole}})
 
 
 def test_intervals_are_of_the_settings_draws():
@@ -232,8 +244,28 @@ def test_speedups_are_compared_where_both_policies_solve_the_task():
     before = [right(A, 2.0), record(A, "incorrect", "ran"), record(B, "incorrect", "ran")]
     after = [right(A, 2.0), right(A, 2.0), right(B, 1.0)]
     changes = compare(after, before, [A, B], SETTINGS)
-    assert changes["speedup"] == {"value": 1, "low": 1, "high": 1}
-    assert compare(before, after, [A, B], SETTINGS)["speedup"] == {"value": 1, "low": 1, "high": 1}
+    assert changes["speedup"] == {"value": 1, "low": None, "high": None}, "of one task"
+    assert compare(before, after, [A, B], SETTINGS)["speedup"] == {"value": 1, "low": None, "high": None}
     assert changes["speedup_all"]["value"] == pytest.approx(exp(log(2) / 4)), "failures count as 1, tasks alike"
     alone = compare([right(B, 1.0)], [right(A, 2.0)], [A, B], SETTINGS)
     assert alone["speedup"] == {"value": None, "low": None, "high": None}
+
+
+@pytest.mark.parametrize(
+    ("figure", "change", "shown", "colour"),
+    [
+        ("correct", (0.5, 0.25, 0.75), "+50.0 [+25.0, +75.0]", 1),
+        ("correct", (-0.5, -0.75, -0.25), "-50.0 [-75.0, -25.0]", -1),
+        ("correct", (0.5, None, None), "+50.0 [–]", 0),
+        ("correct", (0.5, 0.5, 0.5), "+50.0 [+50.0, +50.0]", 0),
+        ("speedup", (2.0, None, None), "×2.00 [–]", 0),
+        ("speedup", (2.0, 1.5, 2.5), "×2.00 [1.50, 2.50]", 1),
+        ("tokens", (5.0, 4.0, 6.0), "+5.00 [+4.00, +6.00]", -1),
+        ("correct", (None, None, None), "–", 0),
+    ],
+)
+def test_a_change_is_coloured_where_its_interval_is_known_and_excludes_no_change(figure, change, shown, colour):
+    """One task has no interval, and equal changes on all tasks have one without width: neither is sure."""
+    estimate = dict(zip(("value", "low", "high"), change, strict=True))
+    assert table.format_change(figure, estimate) == shown
+    assert table.direction(figure, estimate) == colour

@@ -340,6 +340,7 @@ def test_the_lower_bound_is_that_of_tasks_and_not_of_samples():
     alike = [(task, reward) for task, reward in (("a", 0.0), ("b", 1.0), ("c", 1.0), ("d", 0.0)) for _ in range(50)]
     assert lower_bound(alike) < 0.1 < 0.4 < lower_bound([(str(n), n % 2) for n in range(200)])
     assert lower_bound([]) == -math.inf
+    assert lower_bound([("a", 0.0), ("a", 1.0)]) == 0.5, "one task has no interval"
 
 
 def test_what_is_missing_is_one_line(tmp_path):

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from conftest import KERNELS, REFERENCE, RIGHT, Run
+from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
+from kernelrl.eval import run
 from kernelrl.eval.kernelbench import Outcome, read_baseline, read_samples, summarize
 from kernelrl.eval.kernelbench_export import export
 from kernelrl.records import Record
@@ -62,7 +64,7 @@ def test_a_run_is_judged_again_and_written_back(
     ours = json.loads((output / "eval_results.json").read_text())
     flags = {problem: (entry["compiled"], entry["correctness"]) for problem, [entry] in ours.items()}
     assert flags == {"1": (True, True), "2": (True, False), "3": (False, False)}
-    baseline = read_baseline(output / "baseline_time_kernelrl.json", {1})
+    baseline = read_baseline(output / "baseline_time_kernelrl.json", [1])
     assert baseline[1, 1] > 0 and ours["1"][0]["runtime"] > 0
     summary = json.loads((output / "summary.json").read_text())
     theirs: dict[str, Any] = summary["KernelBench"]
@@ -79,6 +81,29 @@ def test_results_alone_can_be_read(run_folder: Path, kernelrl: Run, tmp_path: Pa
     summary = json.loads((tmp_path / "out" / "eval" / "policy" / "summary.json").read_text())
     assert list(summary) == ["KernelBench"]
     assert summary["KernelBench"]["fast_p"]["1"] == 0 and summary["KernelBench"]["speedup"] is None
+
+
+def imported(folder: Path, output_dir: Path, *words: str) -> dict[str, Any]:
+    """The summary of an imported run."""
+    overrides = ["import=kernelbench_run", f"import.folder={folder}", f"output_dir={output_dir}", *words]
+    summary: dict[str, Any] = json.loads((run(compose_config("eval", overrides)) / "summary.json").read_text())
+    return summary
+
+
+def test_results_of_one_level_among_several_are_said_to_be_nobodys(run_folder: Path, tmp_path: Path) -> None:
+    """KernelBench writes the results of whatever level was evaluated beside the kernels of all."""
+    (run_folder / "level_2_problem_1_sample_0_kernel.py").write_text(RIGHT)
+    with pytest.raises(UserError, match="has no eval_results.json of its level; give import.problems=FOLDER to judge"):
+        imported(run_folder, tmp_path / "out")
+    summary = imported(run_folder, tmp_path / "out", "import.levels=[1]")
+    assert (summary["KernelBench"]["problems"], summary["KernelBench"]["correct"]) == (3, 2 / 3)
+
+
+def test_a_kernel_that_is_there_twice_is_an_error(run_folder: Path) -> None:
+    (run_folder / "level1").mkdir()
+    (run_folder / "level1" / "level_1_problem_1_sample_0_kernel.py").write_text(RIGHT)
+    with pytest.raises(UserError, match="are the same sample; remove one"):
+        read_samples(run_folder)
 
 
 def test_figures_are_kernelbenchs() -> None:
@@ -100,7 +125,7 @@ def test_bad_folders_and_files_are_named(tmp_path: Path) -> None:
         read_samples(tmp_path)
     (tmp_path / "times.json").write_text('{"level1": {"1_a.py": 3}}')
     with pytest.raises(UserError, match="not of the form"):
-        read_baseline(tmp_path / "times.json", {1})
+        read_baseline(tmp_path / "times.json", [1])
 
 
 def test_an_evaluation_is_written_as_a_run_and_read_again(tmp_path: Path) -> None:
@@ -135,7 +160,16 @@ def test_an_evaluation_is_written_as_a_run_and_read_again(tmp_path: Path) -> Non
         (0, True, 3.0),
         (1, False, -1.0),
     ]
-    assert read_baseline(tmp_path / "level1" / "baseline_time_kernelrl.json", {1}) == {(1, 1): 6.0}
+    assert read_baseline(tmp_path / "level1" / "baseline_time_kernelrl.json", [1]) == {(1, 1): 6.0}
+    assert [(it.level, it.number) for it in read_samples(tmp_path)] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert {it.level for it in read_samples(tmp_path, [2])} == {2}, "one level alone is a choice"
+    with pytest.raises(UserError, match=r"import.levels: .* holds no kernels of level 3; it has \[1, 2\]"):
+        read_samples(tmp_path, [3])
+    summary = imported(tmp_path, tmp_path / "out")["KernelBench"]
+    assert (summary["problems"], summary["correct"]) == (2, 1 / 2)
+    assert {level: it["correct"] for level, it in summary["levels"].items()} == {"1": 1.0, "2": 0.0}
+    second = imported(tmp_path, tmp_path / "second", "import.levels=[2]")["KernelBench"]
+    assert (second["problems"], second["correct"]) == (1, 0.0) and "levels" not in second
     export(samples[:2], tasks, tmp_path / "one")
     assert (tmp_path / "one" / "eval_results.json").exists(), "one level is a run of its own"
     with pytest.raises(UserError, match="task relu is not of tasks=kernelbench"):

@@ -13,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from kernelrl.errors import UserError
-from kernelrl.stage_folder import is_done, open_stage, read_figures, require_free_disk
+from kernelrl.stage_folder import is_done, open_stage, read_figures, read_settings, require_free_disk
 
 HOLD = """
 import sys, time
@@ -37,7 +37,7 @@ def test_a_stage_is_open_until_it_finishes(tmp_path):
 
 def test_other_settings_are_refused_by_name(tmp_path):
     with open_stage("sft", tmp_path, {"seed": 0, "trainer": {"max_steps": 10}}):
-        pass
+        (tmp_path / "log.jsonl").touch()
     with (
         pytest.raises(UserError, match=r"trainer\.max_steps was 10, now 20.*choose another output_dir="),
         open_stage("sft", tmp_path, {"seed": 0, "trainer": {"max_steps": 20}}),
@@ -46,13 +46,32 @@ def test_other_settings_are_refused_by_name(tmp_path):
 
 
 def test_many_differences_are_counted_and_not_listed(tmp_path):
-    with open_stage("sft", tmp_path, {f"key{index}": 0 for index in range(9)}):
-        pass
+    with open_stage("sft", tmp_path, {f"key{index}": 0 for index in range(9)}) as stage:
+        stage.finish({})
     with (
         pytest.raises(UserError, match="and 4 more"),
         open_stage("sft", tmp_path, {f"key{index}": 1 for index in range(9)}),
     ):
         pass
+
+
+def test_settings_may_change_until_something_is_made_of_them(tmp_path):
+    """Signs of life, and answers that are kept by what was asked, are made with any settings."""
+    for temperature in (0.8, 80.0):
+        with open_stage("eval", tmp_path, {"temperature": temperature}):
+            with open_stage("eval of mine", tmp_path / "mine", {"temperature": temperature}) as part:
+                (part.path / "records").mkdir(exist_ok=True)
+            for kept in (tmp_path / "health" / "rank0.json", tmp_path / "mine" / "answers" / "cache.db"):
+                kept.parent.mkdir(exist_ok=True)
+                kept.write_text("{}")
+    assert read_settings(tmp_path) == read_settings(tmp_path / "mine") == {"temperature": 80.0}
+    (tmp_path / "mine" / "records" / "rank0.jsonl").write_text("{}\n")
+    for folder, name in ((tmp_path, "eval"), (tmp_path / "mine", "eval of mine")):
+        with (
+            pytest.raises(UserError, match=r"temperature was 80.0, now 0.8"),
+            open_stage(name, folder, {"temperature": 0.8}),
+        ):
+            pass
 
 
 def test_settings_may_be_nodes_of_the_config_with_interpolations(tmp_path):

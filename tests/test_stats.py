@@ -85,9 +85,18 @@ def test_ratio_intervals_depend_on_the_level_and_on_nothing_that_is_left_to_chan
 
 
 def test_ratio_interval_with_missing_samples():
-    assert ratio_interval([1, 0], [1, 0]) == (1.0, 1.0)
+    assert ratio_interval([1, 0, 1], [1, 0, 1]) == (1.0, 1.0)
     assert all(isnan(bound) for bound in ratio_interval([0, 0], [0, 0]))
     assert all(isnan(bound) for bound in ratio_interval([], []))
+
+
+def test_one_task_alone_has_no_interval():
+    one, two = ([3, 0], [4, 0]), ([3, 4], [4, 4])
+    assert all(isnan(bound) for bound in ratio_interval(*one))
+    assert all(isnan(bound) for pair in ((one, two), (two, one)) for bound in ratio_difference_interval(*pair))
+    assert not any(isnan(bound) for bound in ratio_difference_interval(two, two))
+    low, high = ratio_interval([90, 10], [1, 0])  # 100 tokens for one solved task: the other one says something too
+    assert low < high
 
 
 def test_paired_difference_is_narrower_than_the_tasks_are_different():

@@ -75,6 +75,15 @@ def test_a_killed_evaluation_goes_on_at_its_turn(cfg):
     assert summary["num_resumed"] == 4
 
 
+def test_answers_that_were_not_judged_yet_are_no_time_of_sampling(cfg, tmp_path):
+    with pytest.raises(UserError, match="questions without an answer"):
+        run(cfg(*[RIGHT] * 3, (500, "{}")))
+    assert not list(Ledger(tmp_path / "run" / "eval" / "served" / "records"))
+    summary = json.loads(run(cfg(RIGHT)).read_text())["policies"]["served"]
+    assert summary["figures"]["correct"]["value"] == 1
+    assert (summary["num_resumed"], summary["seconds_per_solved"]) == (3, None)
+
+
 def test_attempts_of_a_strategy_are_not_judged_anew(cfg, tmp_path):
     run(cfg(RIGHT, **{"strategy.max_turns": 1}))
     with pytest.raises(UserError, match=r"holds attempts of strategy=refine, .* evaluate with that strategy again"):

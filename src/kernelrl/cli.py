@@ -128,25 +128,26 @@ def _run_stage(command: str, rest: list[str]) -> None:
     from kernelrl.stage_folder import require_writable
     from kernelrl.training import interruption
 
+    options, overrides = _split(rest)
     if command == "eval":
-        rest = [f"import.folder={word}" if Path(word).is_dir() else word for word in rest]
-    if command == "curate" and rest[:1] == ["merge"]:
-        rest = ["curate.merge=true", *rest[1:]]
-    overrides = _overrides(rest)
+        overrides = [f"import.folder={word}" if Path(word).is_dir() else word for word in overrides]
+    if command == "curate" and overrides[:1] == ["merge"]:
+        overrides = ["curate.merge=true", *overrides[1:]]
     configs.check_overrides(overrides)
     set_up_logging()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra hands its errors to us instead of printing them
     varied = configs.swept(overrides)
-    comparing = command == "ablate" and not {"--cfg", "-c"} & set(rest)
+    printing = bool({"--cfg", "-c"} & set(options))
+    comparing = command == "ablate" and not printing
     if comparing:
         from kernelrl.runs import ablation
 
         ablation.prepare(overrides)
-        rest = ["--multirun", *rest]
+        options = ["--multirun", *options]
     if varied:  # Hydra writes to this folder before a job can check it
         fixed = [word for word in overrides if word.partition("=")[0] not in varied]
         require_writable(configs.compose_config(command, fixed).output_dir, "choose another output_dir=")
-    sys.argv = [f"kernelrl {command}", *(word for word in rest if word not in overrides), *overrides]
+    sys.argv = [f"kernelrl {command}", *options, *overrides]
 
     @hydra.main(config_path=str(configs.config_dir()), config_name=command, version_base=configs.HYDRA_VERSION_BASE)
     def run(cfg: DictConfig) -> None:
@@ -170,7 +171,7 @@ def _run_stage(command: str, rest: list[str]) -> None:
         raise configs.explain(error, command) from None
     if comparing:
         print(ablation.finish(configs.compose_config(command, ablation.fixed(overrides)).output_dir))
-    elif command == "search" and varied and not {"--cfg", "-c"} & set(rest):
+    elif command == "search" and varied and not printing:
         from kernelrl.search import page
 
         fixed = [word for word in overrides if word.partition("=")[0] not in varied]
@@ -195,8 +196,12 @@ def _print_error(error: KernelRLError) -> int:
     return error.exit_code
 
 
-def _overrides(words: list[str]) -> list[str]:
-    """The words that are overrides, wherever they stand between Hydra's options."""
+class _Word(str):
+    """A word of the command line, told by its identity from an equal one that stands elsewhere."""
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Hydra's options with their values, and the overrides, wherever they stand between the options."""
     from hydra._internal.utils import get_args_parser
 
     def fail(message: str) -> NoReturn:
@@ -204,8 +209,10 @@ def _overrides(words: list[str]) -> list[str]:
 
     parser = get_args_parser()
     parser.error = fail  # type: ignore[method-assign]
-    overrides: list[str] = parser.parse_intermixed_args(words).overrides
-    return overrides
+    told_apart = [_Word(word) for word in words]
+    overrides = parser.parse_intermixed_args(told_apart).overrides
+    found = {id(word) for word in overrides}
+    return [str(word) for word in told_apart if id(word) not in found], [str(word) for word in overrides]
 
 
 def _move_to_sweep_folder(cfg: DictConfig, inputs: Sequence[str], name: str) -> None:

@@ -1,7 +1,7 @@
 """Stage folders: where a stage keeps what it made, so that the same command resumes and a finished stage stays so.
 
 A stage folder holds `settings.yaml` (whose folder it is, and what the run was asked to do), `done.json` (its figures,
-written last) and a lock.
+written last) and a lock. As long as there is nothing else in it, the settings may still be changed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ STAGE_MARK = "# stage: "
 """Begins the first line of `settings.yaml`; folders that were made by version 0.1.0 have no such line."""
 LOCK = ".lock"
 LOG = "log.jsonl"
+NO_WORK = frozenset({"health", "answers"})
+"""Folders in a stage's that hold nothing which its settings decided: signs of life, and answers by what was asked."""
 NUM_DIFFERENCES_SHOWN = 5
 
 
@@ -65,8 +67,8 @@ def open_stage(
         deciding: what of the flattened settings (`trainer.max_steps`) must be as it was; the rest may change.
 
     Raises:
-        UserError: the folder cannot be written, another process has it open, it belongs to another stage, or it holds a
-            run with other settings.
+        UserError: the folder cannot be written, another process has it open, it belongs to another stage, or it holds
+            something that a run with other settings has made.
     """
     folder = Path(folder)
     try:
@@ -181,13 +183,21 @@ def _compare_or_write(
     now = _flatten(OmegaConf.to_container(OmegaConf.create(text)))
     old, new = deciding(before), deciding(now)
     differing = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    if differing:
+    if differing and not _is_empty(folder):
         shown = [f"{key} was {_show(old, key)}, now {_show(new, key)}" for key in differing[:NUM_DIFFERENCES_SHOWN]]
         if len(differing) > NUM_DIFFERENCES_SHOWN:
             shown.append(f"and {len(differing) - NUM_DIFFERENCES_SHOWN} more")
         raise UserError(f"{name}: folder {folder} holds a run with other settings ({'; '.join(shown)}); {way_out}")
     if before != now:
         write_atomically(path, f"{STAGE_MARK}{name}\n{text}")
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a run has made nothing there yet, in none of the stages that it opened inside either."""
+    return all(
+        path.is_dir() or path.name in (SETTINGS, LOCK) or not NO_WORK.isdisjoint(path.relative_to(folder).parts[:-1])
+        for path in folder.rglob("*")
+    )
 
 
 def _show(settings: Mapping[str, Any], key: str) -> str:

@@ -81,8 +81,10 @@ def ratio_interval(
         counts: (T,) number of samples that the sum ran over.
 
     Returns:
-        (low, high); (nan, nan) where no task has a sample.
+        (low, high); (nan, nan) where fewer than two tasks say something: how much tasks differ is not known then.
     """
+    if _num_telling(totals, counts) < 2:
+        return float("nan"), float("nan")
     return percentiles(resampled_ratios(_one_run(totals), _one_run(counts), resamples, seed), level)
 
 
@@ -96,8 +98,10 @@ def ratio_difference_interval(
     """Interval of the ratio of `after` minus the ratio of `before`, paired by task.
 
     Both are (totals, counts) as in `ratio_interval`, over the same T tasks in the same order: each resample draws the
-    same tasks for both, so what makes a task hard cancels.
+    same tasks for both, so what makes a task hard cancels. (nan, nan) where fewer than two tasks say something of one.
     """
+    if min(_num_telling(*after), _num_telling(*before)) < 2:
+        return float("nan"), float("nan")
     first_R, second_R = (
         resampled_ratios(_one_run(totals), _one_run(counts), resamples, seed) for totals, counts in (after, before)
     )
@@ -200,6 +204,11 @@ def percentiles(values_R: NDArray[np.float64], level: float = 0.95) -> Interval:
     with np.errstate(invalid="ignore"):  # between a number and an infinite one: NaN, which is not known either
         low, high = np.percentile(known, [50 * (1 - level), 50 * (1 + level)])
     return float(low), float(high)
+
+
+def _num_telling(totals: ArrayLike, counts: ArrayLike) -> int:
+    """Number of tasks that are not left out of a ratio."""
+    return int(np.count_nonzero((np.asarray(totals) != 0) | (np.asarray(counts) > 0)))
 
 
 def _one_run(values: ArrayLike) -> NDArray[np.float64]:

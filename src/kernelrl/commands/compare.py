@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +20,8 @@ from kernelrl.eval.metrics import Settings
 from kernelrl.eval.paired import Contender, Row, compare, shared_tasks
 from kernelrl.eval.results import read_results
 from kernelrl.eval.table import format_change, format_estimate, label
+
+log = logging.getLogger(__name__)
 
 FIGURES = ("correct", "fast_1", "speedup")
 USAGE = "kernelrl compare A B [C …] [--figures NAME,…] [--alpha P] [--overlap] [--json]"
@@ -40,6 +44,8 @@ def main(arguments: list[str]) -> int:
     set_up_logging()
     contenders = _contenders(options.words)
     num_shared = _check_tasks(contenders, options.overlap)
+    for line in _differences(contenders):
+        log.warning(line)
     settings = Settings(k=(), fast_p=(), bootstrap=options.bootstrap, seed=0)
     rows = compare(contenders, _figures(options.figures, contenders), settings)
     worse = any(row.worse(options.alpha) for row in rows)
@@ -91,6 +97,21 @@ def _check_tasks(contenders: Sequence[Contender], overlap: bool) -> int:
     return num_shared
 
 
+def _differences(contenders: Sequence[Contender]) -> Iterator[str]:
+    """A line for each circumstance that differs between the contenders, so that not the policies alone do."""
+    told: dict[str, dict[str, Any]] = {
+        "machine": {it.name: (it.results.model_extra or {}).get("machine") for it in contenders},
+        "dialect": {it.name: (it.results.model_extra or {}).get("dialect") for it in contenders},
+        "number of samples of a task": {
+            it.name: f"{it.policy.num_samples / it.policy.num_tasks:g}" for it in contenders if it.policy.num_tasks
+        },
+    }
+    for what, values in told.items():
+        known = {name: value for name, value in values.items() if value is not None}
+        if len(set(known.values())) > 1:
+            yield f"the {what} differs: {'; '.join(f'{name}: {value}' for name, value in known.items())}"
+
+
 def _figures(asked: str | None, contenders: Sequence[Contender]) -> list[str]:
     if asked is not None:
         return asked.split(",")
@@ -101,9 +122,10 @@ def _print(contenders: Sequence[Contender], rows: Sequence[Row], num_shared: int
     baseline = contenders[0]
     total = max(len(it.results.tasks) for it in contenders)
     tasks = f"{num_shared} tasks" if num_shared == total else f"the {num_shared} tasks in common (of up to {total})"
+    num_tests = sum(row.p is not None for row in rows)
     table = Table(
         title=f"against {baseline.name}, over {tasks}",
-        caption=f"changes with 95 % intervals, paired by task; p of permutation tests, Holm: corrected for {len(rows)}",
+        caption=f"changes with 95 % intervals, paired by task; p of permutation tests, Holm: corrected for {num_tests}",
         title_justify="left",
     )
     for column in ("figure", "policy", baseline.name, "its own", "change", "p", "p, Holm", ""):

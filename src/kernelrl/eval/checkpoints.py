@@ -73,10 +73,15 @@ def _find(stage: Path) -> dict[str, Path]:
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Each figure of each checkpoint with its step, and the best checkpoint of each figure by lower bound, as JSON."""
+    """Each figure of each checkpoint with its step, and the best checkpoint of each figure by lower bound, as JSON.
+
+    Where no interval is known, because one task alone was evaluated, a figure has no best checkpoint.
+    """
     policies = results["policies"]
     names = [
-        name for name in FIGURES if any(_known(policy["figures"].get(name)) is not None for policy in policies.values())
+        name
+        for name in FIGURES
+        if any(policy["figures"].get(name, {}).get("value") is not None for policy in policies.values())
     ]
     checkpoints = []
     for name, policy in policies.items():
@@ -85,8 +90,9 @@ def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
         checkpoints.append({"name": name, "stage": stage, "step": int(step), "folder": policy["folder"], **figures})
     best = {}
     for figure in names:
-        measured = [each for each in checkpoints if _known(each[figure]) is not None]
-        best[figure] = max(measured, key=lambda each: each[figure]["low"])["name"]
+        measured = [each for each in checkpoints if each[figure]["low"] is not None]
+        if measured:
+            best[figure] = max(measured, key=lambda each: each[figure]["low"])["name"]
     return {"name": results["name"], "figures": names, "checkpoints": checkpoints, "best": best, "version": __version__}
 
 
@@ -116,7 +122,7 @@ def make_table(summary: Mapping[str, Any]) -> Table:
     for each in summary["checkpoints"]:
         cells = []
         for figure in summary["figures"]:
-            best = summary["best"][figure] == each["name"]
+            best = summary["best"].get(figure) == each["name"]
             cells.append(Text(table.format_estimate(figure, each[figure]) + " *" * best, "green" if best else ""))
         shown.add_row(each["name"], *cells)
     return shown
@@ -132,12 +138,8 @@ def _plot(summary: Mapping[str, Any]) -> str:
                 stage: [(each["step"], each[figure]) for each in summary["checkpoints"] if each["stage"] == stage]
                 for stage in stages
             },
-            (best.rpartition("-")[0], int(best.rpartition("-")[2])),
+            summary["best"].get(figure),
         )
-        for figure, best in summary["best"].items()
+        for figure in summary["figures"]
     ]
     return diagrams.by_step(panels)
-
-
-def _known(estimate: Mapping[str, float | None] | None) -> float | None:
-    return None if estimate is None else estimate["low"]

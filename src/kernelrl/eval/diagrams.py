@@ -54,8 +54,8 @@ Estimates = Sequence[tuple[int, Mapping[str, float | None]]]
 """(step, estimate) points."""
 
 
-Panel = tuple[str, str, Mapping[str, Estimates], tuple[str, int]]
-"""Figure, title, the checkpoints of each stage, and stage and step of the best one."""
+Panel = tuple[str, str, Mapping[str, Estimates], str | None]
+"""Figure, title, the checkpoints of each stage, and the best one, STAGE-STEP; None: not known."""
 
 
 def by_step(panels: Sequence[Panel]) -> str:
@@ -71,7 +71,9 @@ def by_step(panels: Sequence[Panel]) -> str:
                 places = range(len(ticks), len(ticks) + len(estimates))
                 ticks += [f"{step}" for step, _ in estimates]
                 known = [
-                    (place, step, it) for place, (step, it) in zip(places, estimates, strict=True) if _is_known(it)
+                    (place, step, it)
+                    for place, (step, it) in zip(places, estimates, strict=True)
+                    if it["value"] is not None
                 ]
                 if not known:
                     continue
@@ -81,7 +83,7 @@ def by_step(panels: Sequence[Panel]) -> str:
                     x, values, yerr=[np.maximum(values - lows, 0), np.maximum(highs - values, 0)],
                     color=color, marker="o", markersize=5, capsize=3, elinewidth=1, label=stage,
                 )  # fmt: skip
-                at = [index for index, (_, step, _) in enumerate(known) if (stage, step) == best]
+                at = [index for index, (_, step, _) in enumerate(known) if f"{stage}-{step}" == best]
                 axes.plot([x[index] for index in at], values[at], "o", ms=11, markerfacecolor="none", color=INK)
             axes.set_title(title)
             axes.set_xlabel("step of its stage")
@@ -92,10 +94,6 @@ def by_step(panels: Sequence[Panel]) -> str:
             if len(stages) > 1 and axes.get_legend_handles_labels()[0]:
                 axes.legend(frameon=False, labelcolor=MUTED, fontsize=8, loc="lower right")
         return to_svg(figure, "Figures by checkpoint")
-
-
-def _is_known(estimate: Mapping[str, float | None]) -> bool:
-    return estimate["value"] is not None and estimate["low"] is not None
 
 
 _KEYS = ("value", "low", "high")

@@ -1,5 +1,8 @@
 """KernelBench's run folders: read its kernels and results, judge them here, write the same format back.
 
+The format names a result by the number of its problem alone, which several levels share: a run of several levels has a
+folder `levelL` for each, with its results and, where `kernelbench_export` or a user has put them there, its kernels.
+
 Formats as in github.com/ScalingIntelligence/KernelBench: `runs/NAME/level_L_problem_P_sample_S_kernel.py`,
 `runs/NAME/eval_results.json` (problem -> list of samples), `results/timing/HARDWARE/baseline_time_*.json` (level ->
 problem file -> statistics in milliseconds) and `KernelBench/levelL/P_NAME.py`.
@@ -8,7 +11,9 @@ problem file -> statistics in milliseconds) and `KernelBench/levelL/P_NAME.py`.
 from __future__ import annotations
 
 import json
+import logging
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +35,8 @@ from kernelrl.stage_folder import open_stage
 from kernelrl.stats import fast_p, geometric_mean
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
+
+log = logging.getLogger(__name__)
 
 RESULTS = "eval_results.json"
 BASELINE = "baseline_time_kernelrl.json"
@@ -68,28 +75,30 @@ def run(cfg: DictConfig) -> Path:
     """
     node = cfg["import"]
     folder = Path(node.folder)
-    samples = read_samples(folder)
-    problems = {} if node.problems is None else read_problems(Path(node.problems), {it.level for it in samples})
-    columns: dict[str, list[Outcome]] = {}
-    files = {
-        level: file for level, file in results_files(folder, {it.level for it in samples}).items() if file.exists()
-    }
+    samples = read_samples(folder, node.levels)
+    levels = sorted({it.level for it in samples})
+    problems = {} if node.problems is None else read_problems(Path(node.problems), levels)
+    columns: dict[str, dict[int, list[Outcome]]] = {}
+    files = find_results(folder, levels)
     if files:
-        times = {} if node.baseline is None else read_baseline(Path(node.baseline), {it.level for it in samples})
+        times = {} if node.baseline is None else read_baseline(Path(node.baseline), levels)
         columns["KernelBench"] = _their_outcomes(files, samples, problems, times)
     output = Path(cfg.eval.folder) / folder.name
-    asked = {"run": str(folder), "executor": deciding_settings(to_dict(cfg.executor))}
+    asked = {"run": str(folder), "levels": levels, "executor": deciding_settings(to_dict(cfg.executor))}
     with open_stage("import", output, asked) as stage:
         if problems:
             verdicts = _judge(cfg, samples, problems, Ledger(stage.path / "records"))
-            for level, file in results_files(stage.path, {it.level for it in samples}).items():
+            for level in levels:
+                place = stage.path if len(levels) == 1 else stage.path / f"level{level}"
                 results, baseline = to_results([it for it in samples if it.level == level], problems, verdicts)
-                write_json(file, results)
-                write_json(file.with_name(BASELINE), baseline)
+                write_json(place / RESULTS, results)
+                write_json(place / BASELINE, baseline)
             columns["kernelrl"] = _our_outcomes(samples, problems, verdicts)
         elif not columns:
-            raise UserError(f"{folder}: has no {RESULTS}; give import.problems=FOLDER to judge its kernels")
-        figures = {name: summarize(outcomes) for name, outcomes in columns.items()}
+            raise UserError(
+                f"{folder}: has no {RESULTS} of its level; give import.problems=FOLDER to judge its kernels"
+            )
+        figures = {name: summarize_levels(outcomes) for name, outcomes in columns.items()}
         write_json(stage.path / "summary.json", figures)
         if not stage.done:
             stage.finish({"kernels": len(samples)})
@@ -97,30 +106,49 @@ def run(cfg: DictConfig) -> Path:
     return output
 
 
-def read_samples(folder: Path) -> list[Sample]:
-    """The kernels of a run folder, in order.
+def read_samples(folder: Path, levels: Sequence[int] | None = None) -> list[Sample]:
+    """The kernels of a run folder and of its folders `levelL`, in order.
+
+    Args:
+        levels: that are wanted; None: all that are there.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, none of a level that is wanted, or the same one twice.
     """
     if not folder.is_dir():
         raise UserError(f"import.folder={folder}: no such folder")
-    found = [(match, path) for path in folder.iterdir() if (match := _KERNEL.fullmatch(path.name))]
-    if not found:
+    samples: dict[tuple[int, int, int], Sample] = {}
+    for path in [*folder.glob("*.py"), *folder.glob("level*/*.py")]:
+        if match := _KERNEL.fullmatch(path.name):
+            sample = Sample(int(match[1]), int(match[2]), int(match[3]), path)
+            same = samples.setdefault((sample.level, sample.problem, sample.number), sample)
+            if same is not sample:
+                raise UserError(f"import.folder={folder}: {same.path} and {path} are the same sample; remove one")
+    if not samples:
         raise UserError(f"import.folder={folder}: holds no level_L_problem_P_sample_S_kernel.py")
-    samples = [Sample(int(match[1]), int(match[2]), int(match[3]), path) for match, path in found]
-    return sorted(samples, key=lambda sample: (sample.level, sample.problem, sample.number))
+    there = sorted({level for level, _, _ in samples})
+    if missing := sorted(set(levels or ()) - set(there)):
+        raise UserError(f"import.levels: {folder} holds no kernels of level {missing[0]}; it has {there}")
+    return [samples[key] for key in sorted(samples) if levels is None or key[0] in levels]
 
 
-def results_files(folder: Path, levels: set[int]) -> dict[int, Path]:
-    """Where a run's results are, by level: beside its kernels, or in a folder for each of several levels.
+def find_results(folder: Path, levels: Sequence[int]) -> dict[int, Path]:
+    """Where a run's results are, by level: in the level's folder or, where it is the only level, in the run's.
 
-    The format names a result by the number of its problem alone, which several levels share.
+    A level without results is left out.
     """
-    return {level: folder / RESULTS if len(levels) == 1 else folder / f"level{level}" / RESULTS for level in levels}
+    files = {level: folder / f"level{level}" / RESULTS for level in levels}
+    found = {level: file for level, file in files.items() if file.exists()}
+    if not found and (shared := folder / RESULTS).exists():
+        if len(levels) == 1:
+            return {levels[0]: shared}
+        log.warning(
+            "%s does not say of which of the levels %s it is: left out; import.levels=[L] reads it", shared, levels
+        )
+    return found
 
 
-def read_problems(folder: Path, levels: set[int]) -> dict[tuple[int, int], Task]:
+def read_problems(folder: Path, levels: Sequence[int]) -> dict[tuple[int, int], Task]:
     """All problems of some levels by (level, number).
 
     Raises:
@@ -128,7 +156,7 @@ def read_problems(folder: Path, levels: set[int]) -> dict[tuple[int, int], Task]
         TaskError: a problem is not in KernelBench's format.
     """
     problems = {}
-    for level in sorted(levels):
+    for level in levels:
         paths = sorted((folder / f"level{level}").glob("[0-9]*_*.py"))
         if not paths:
             raise UserError(f"import.problems={folder}: has no level{level}/ with problems")
@@ -138,7 +166,7 @@ def read_problems(folder: Path, levels: set[int]) -> dict[tuple[int, int], Task]
     return problems
 
 
-def read_baseline(path: Path, levels: set[int]) -> dict[tuple[int, int], float]:
+def read_baseline(path: Path, levels: Sequence[int]) -> dict[tuple[int, int], float]:
     """Mean times (in milliseconds) by (level, problem).
 
     Raises:
@@ -198,6 +226,13 @@ def summarize(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
+def summarize_levels(outcomes: Mapping[int, Sequence[Outcome]]) -> dict[str, Any]:
+    """The figures over all levels and, of several, those of each by its number (`levels`)."""
+    figures = summarize([outcome for level in outcomes.values() for outcome in level])
+    levels = {str(level): summarize(outcomes[level]) for level in outcomes}
+    return figures | ({"levels": levels} if len(levels) > 1 else {})
+
+
 def _judge(
     cfg: DictConfig, samples: Sequence[Sample], problems: Mapping[tuple[int, int], Task], ledger: Ledger
 ) -> dict[Sample, Verdict]:
@@ -242,15 +277,16 @@ def _keys(samples: Sequence[Sample], problems: Mapping[tuple[int, int], Task]) -
 
 def _our_outcomes(
     samples: Sequence[Sample], problems: Mapping[tuple[int, int], Task], verdicts: Mapping[Sample, Verdict]
-) -> list[Outcome]:
+) -> dict[int, list[Outcome]]:
+    """By level; a first sample without a verdict is left out."""
     first = {(it.level, it.problem): verdicts[it] for it in samples if it.number == 0}
-    outcomes = []
+    outcomes: dict[int, list[Outcome]] = defaultdict(list)
     for key in _keys(samples, problems):
         if key not in first:
-            outcomes.append(Outcome())
+            outcomes[key[0]].append(Outcome())
         elif (verdict := first[key]).status != "infrastructure":
             speedup = verdict.speedup.median if verdict.speedup else None
-            outcomes.append(Outcome(verdict.reached("compiled"), verdict.correct, speedup))
+            outcomes[key[0]].append(Outcome(verdict.reached("compiled"), verdict.correct, speedup))
     return outcomes
 
 
@@ -259,17 +295,20 @@ def _their_outcomes(
     samples: Sequence[Sample],
     problems: Mapping[tuple[int, int], Task],
     baseline_ms: Mapping[tuple[int, int], float],
-) -> list[Outcome]:
+) -> dict[int, list[Outcome]]:
+    """By level; a level without results was not evaluated there, and is left out."""
     first = {(level, problem): entry for level, path in files.items() for problem, entry in _first_entries(path)}
-    outcomes = []
+    outcomes: dict[int, list[Outcome]] = defaultdict(list)
     for level, problem in _keys(samples, problems):
+        if level not in files:
+            continue
         entry = first.get((level, problem))
         if entry is None:
-            outcomes.append(Outcome())
+            outcomes[level].append(Outcome())
             continue
         runtime, baseline = entry.get("runtime", -1.0), baseline_ms.get((level, problem))
         speedup = baseline / runtime if baseline is not None and runtime > 0 else None
-        outcomes.append(Outcome(bool(entry["compiled"]), bool(entry["correctness"]), speedup))
+        outcomes[level].append(Outcome(bool(entry["compiled"]), bool(entry["correctness"]), speedup))
     return outcomes
 
 
@@ -296,18 +335,19 @@ def _read_json(path: Path, name: str) -> dict[str, Any]:
 
 
 def _table(name: str, figures: Mapping[str, Mapping[str, Any]]) -> Table:
+    columns = dict(figures)
+    for source, all_levels in figures.items():
+        columns |= {f"{source}, level {level}": it for level, it in all_levels.get("levels", {}).items()}
     table = Table(title=f"{name}: first sample of each problem")
     table.add_column("")
-    for column in figures:
+    for column in columns:
         table.add_column(column, justify="right")
     for label, cells in {
-        "problems": [str(column["problems"]) for column in figures.values()],
-        "compiled, %": [f"{100 * column['compiled']:.1f}" for column in figures.values()],
-        "correct, %": [f"{100 * column['correct']:.1f}" for column in figures.values()],
-        "speedup of correct, ×": [
-            "–" if column["speedup"] is None else f"{column['speedup']:.2f}" for column in figures.values()
-        ],
-        **{f"fast_{p:g}, %": [f"{100 * it['fast_p'][f'{p:g}']:.1f}" for it in figures.values()] for p in P_VALUES},
+        "problems": [str(it["problems"]) for it in columns.values()],
+        "compiled, %": [f"{100 * it['compiled']:.1f}" for it in columns.values()],
+        "correct, %": [f"{100 * it['correct']:.1f}" for it in columns.values()],
+        "speedup of correct, ×": ["–" if it["speedup"] is None else f"{it['speedup']:.2f}" for it in columns.values()],
+        **{f"fast_{p:g}, %": [f"{100 * it['fast_p'][f'{p:g}']:.1f}" for it in columns.values()] for p in P_VALUES},
     }.items():
         table.add_row(label, *cells)
     return table

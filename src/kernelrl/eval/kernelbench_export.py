@@ -32,12 +32,7 @@ def export(records: Sequence[Record], tasks: Sequence[Task], folder: Path) -> No
     Raises:
         UserError: a task is not KernelBench's.
     """
-    problems: dict[str, tuple[int, int]] = {}
-    for task in tasks:
-        match = _ID.fullmatch(task.id)
-        if match is None:
-            raise UserError(f"eval.kernelbench_run: task {task.id} is not of tasks=kernelbench; leave it out")
-        problems[task.id] = int(match[1]), int(match[3])
+    problems = find_problems(tasks)
     by_level: dict[int, list[Record]] = defaultdict(list)
     for record in best(records):
         by_level[problems[record.task_id][0]].append(record)
@@ -57,6 +52,21 @@ def export(records: Sequence[Record], tasks: Sequence[Task], folder: Path) -> No
         results, baseline = to_results(ordered, names, verdicts)
         write_json(run / RESULTS, results)
         write_json(run / BASELINE, baseline)
+
+
+def find_problems(tasks: Sequence[Task]) -> dict[str, tuple[int, int]]:
+    """Level and number of each task's problem, by the task's id.
+
+    Raises:
+        UserError: a task is not KernelBench's.
+    """
+    problems: dict[str, tuple[int, int]] = {}
+    for task in tasks:
+        match = _ID.fullmatch(task.id)
+        if match is None:
+            raise UserError(f"eval.kernelbench_run: task {task.id} is not of tasks=kernelbench; leave it out")
+        problems[task.id] = int(match[1]), int(match[3])
+    return problems
 
 
 def _name(task_id: str) -> str:

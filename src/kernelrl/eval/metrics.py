@@ -182,6 +182,7 @@ def summarize(records: Sequence[Record], tasks: Sequence[Task], settings: Settin
 
     Of a trajectory of several attempts, the best one counts."""
     records = best(records)
+    by_task = compute_figures(records, tasks, settings)
     by_category: dict[str, list[Task]] = defaultdict(list)
     by_level: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
@@ -200,13 +201,14 @@ def summarize(records: Sequence[Record], tasks: Sequence[Task], settings: Settin
         "num_samples": len(records),
         "num_infrastructure": sum(record.verdict.status == "infrastructure" for record in records),
         "num_untimed": sum(record.verdict.correct and record.verdict.speedup is None for record in records),
+        "num_left_out": {f"pass@{k}": int((by_task[f"pass@{k}"].counts_T == 0).sum()) for k in settings.k},
         "figures": _estimate_all(records, tasks, settings),
         "categories": describe(by_category),
         "levels": describe(by_level),
         "reasoning": by_reasoning_length(records, settings.bootstrap, settings.seed),
         "by_task": {
             name: {"totals": list(it.totals_T), "counts": list(it.counts_T), "geometric": it.geometric}
-            for name, it in compute_figures(records, tasks, settings).items()
+            for name, it in by_task.items()
         },
     }
 

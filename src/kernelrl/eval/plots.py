@@ -153,9 +153,10 @@ def forest(variants: Mapping[str, Mapping[str, Mapping[str, float | None]]], fig
                 zip(_repeat(SERIES, len(variants)), variants.values(), strict=True)
             ):
                 value, low, high = (estimates[name][key] for key in ("value", "low", "high"))
-                if value is None or low is None or high is None:
+                if value is None:
                     continue
-                axes.plot([low, high], [row, row], color=color, linewidth=2)
+                if low is not None and high is not None:
+                    axes.plot([low, high], [row, row], color=color, linewidth=2)
                 axes.plot(value, row, "o", color=color, markersize=6)
             axes.xaxis.set_major_locator(MaxNLocator(4))
             if not is_speedup(name):
@@ -182,10 +183,11 @@ def funnel(policies: Mapping[str, Mapping[str, Mapping[str, float | None]]], sta
             axes.barh(range(len(stages)), np.ones(len(stages)), height=0.72, color=GRID, alpha=0.35)
             for row, stage in enumerate(stages):
                 value, low, high = (figures[stage][key] for key in ("value", "low", "high"))
-                if value is None or low is None or high is None:
+                if value is None:
                     continue
                 axes.barh(row, value, height=0.72, color=color)
-                axes.plot([low, high], [row, row], color=INK, linewidth=1.0, alpha=0.6)
+                if low is not None and high is not None:
+                    axes.plot([low, high], [row, row], color=INK, linewidth=1.0, alpha=0.6)
                 axes.text(1.04, row, f"{value:.1%}", va="center", color=INK)
         return to_svg(figure, "Share of samples that reach each stage, by policy")
 

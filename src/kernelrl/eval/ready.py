@@ -61,11 +61,17 @@ class RecordedSettings(_FolderSettings):
 class RecordedCompletions:
     """Answers from a ledger.
 
+    Args:
+        settings: which folder.
+        task_ids: of the evaluation.
+        samples: of each task.
+        name: of the config's node, for messages.
+
     Raises:
-        UserError: it holds no record, or those of a strategy.
+        UserError: it holds no record, those of a strategy, or none of a sample that is wanted.
     """
 
-    def __init__(self, settings: RecordedSettings, name: str):
+    def __init__(self, settings: RecordedSettings, task_ids: Collection[str], samples: int, name: str):
         self._records = {record.id.split("/", 2)[2]: record for record in Ledger(settings.folder / "records")}
         if not self._records:
             raise UserError(f"{name}.folder={settings.folder}: no records in it")
@@ -76,11 +82,17 @@ class RecordedCompletions:
                 "asked for by themselves are judged anew; evaluate with that strategy again"
             )
 
+        missing = [id for id in task_ids if any(f"{id}/{sample}" not in self._records for sample in range(samples))]
+        if missing:
+            raise UserError(
+                f"{name}.folder={settings.folder}: lacks completions of {len(missing)} of {len(task_ids)} tasks, e.g. "
+                f"{missing[0]}; give the tasks that were evaluated there (tasks=NAME with eval.tasks=null, or "
+                "eval.tasks=FILE)"
+            )
+
     def answer(self, task_id: str, sample: int) -> Answer:
-        """The completion as it was recorded; a failure where there is none."""
-        record = self._records.get(f"{task_id}/{sample}")
-        if record is None:
-            return Answer(failure="not in the ledger")
+        """The completion as it was recorded."""
+        record = self._records[f"{task_id}/{sample}"]
         return Answer(
             text=record.completion,
             finish=record.finish,

@@ -13,48 +13,71 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ValidationError
 from rich.table import Table
 
 from kernelrl.errors import UserError
+from kernelrl.eval.results import require_version
 from kernelrl.records import Ledger, Record
+
+TASKS = "tasks.parquet"
+"""In the folder of an evaluation: its tasks and prompts, of which `eval.limit` may have evaluated the first alone."""
 
 MAX_NAMED = 100
 """Samples whose status changed that the results name."""
 
 
+class _Evaluation(BaseModel):
+    """The node `eval` of an evaluated run, as its results tell it."""
+
+    folder: Path
+    tasks: Path | None
+    limit: int | None = None
+    samples: int
+    k: list[int]
+    fast_p: list[float]
+    channel: str | None = None
+
+
+class _Run(BaseModel):
+    """What the results of an evaluated run say that judging anew needs; those of the first version say it too."""
+
+    dialect: str
+    seed: int
+    eval: _Evaluation
+    policies: dict[str, Any]
+
+
 def prepare(cfg: DictConfig) -> DictConfig:
     """The config of an evaluation whose policies are the records of the run `cfg.rejudge`.
 
-    Tasks, dialect, seed and the number of samples are the run's; how is judged is the config's. `eval.limit` may make
-    the tasks fewer.
+    Tasks, dialect, seed, channel and the number of samples are the run's; how is judged is the config's. `eval.limit`
+    may make the tasks fewer.
 
     Raises:
-        UserError: the run has no results, is that of `output_dir`, or its tasks are no longer there.
+        UserError: the run has no results that can be read, is that of `output_dir`, or its tasks are no longer there.
     """
     run = Path(cfg.rejudge)
-    file = run / "results.json"
-    if not file.exists():
-        raise UserError(f"rejudge={run}: has no results.json; give the folder of a run that was evaluated")
     if run.resolve() == Path(cfg.output_dir).resolve():
         raise UserError(f"output_dir={cfg.output_dir} is the run itself; choose another one for the new verdicts")
-    results: dict[str, Any] = json.loads(file.read_text())
-    earlier = results["eval"]
-    folder = _folder(run)
-    tasks = earlier["tasks"]
-    if tasks is not None and not Path(tasks).exists():
-        inside = run / "data" / Path(tasks).name
-        if not inside.exists():
-            raise UserError(f"rejudge={run}: its tasks are no longer in {tasks}; give eval.tasks=FILE")
-        tasks = str(inside)
-    given = str(cfg.eval.tasks) if cfg.eval.tasks is not None and Path(cfg.eval.tasks).exists() else tasks
-    policies = {name: {"backend": "records", "folder": str(folder / name)} for name in results["policies"]}
-    limit = min((most for most in (cfg.eval.limit, earlier.get("limit")) if most is not None), default=None)
+    results = _read(run)
+    earlier, folder = results.eval, _folder(run, results)
+    tasks = folder / TASKS
+    policies = {name: {"backend": "records", "folder": str(folder / name)} for name in results.policies}
+    limit = min((most for most in (cfg.eval.limit, earlier.limit) if most is not None), default=None)
     changed = OmegaConf.merge(
         cfg,
         {
-            "dialect": results["dialect"],
-            "seed": results["seed"],
-            "eval": {"tasks": given, "limit": limit, **{name: earlier[name] for name in ("samples", "k", "fast_p")}},
+            "dialect": results.dialect,
+            "seed": results.seed,
+            "eval": {
+                "tasks": str(tasks) if tasks.exists() else _tasks_of_earlier(cfg, run, earlier.tasks),
+                "limit": limit,
+                "samples": earlier.samples,
+                "k": earlier.k,
+                "fast_p": earlier.fast_p,
+                "channel": cfg.eval.channel or earlier.channel,
+            },
         },
     )
     assert isinstance(changed, DictConfig)
@@ -70,9 +93,10 @@ def changes(run: Path, records: Mapping[str, Sequence[Record]]) -> dict[str, Any
         first of the samples whose status changed), `speedup_ratio` (geometric mean of the new speedup over the old one,
         of the samples that were timed both times), and the machines.
     """
+    folder = _folder(run, _read(run))
     found = {}
     for name, samples in records.items():
-        earlier = {it.id: it.verdict for it in Ledger(_folder(run) / name / "records")}
+        earlier = {it.id: it.verdict for it in Ledger(folder / name / "records")}
         pairs = [(it.id, earlier[it.id], it.verdict) for it in samples if it.id in earlier]
         moved = [(id, before.status, after.status) for id, before, after in pairs if before.status != after.status]
         logs = [
@@ -111,7 +135,40 @@ def make_table(rejudged: Mapping[str, Any]) -> Table:
     return table
 
 
-def _folder(run: Path) -> Path:
+def _read(run: Path) -> _Run:
+    file = run / "results.json"
+    try:
+        content: Any = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise UserError(f"rejudge={run}: has no results.json; give the folder of a run that was evaluated") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: not JSON: {error}") from None
+    if isinstance(content, dict) and "schema_version" in content:  # the first version wrote none
+        require_version(file, content["schema_version"])
+    try:
+        return _Run.model_validate(content)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise UserError(f"{file}: these are no results that can be judged anew: {where}: {wrong['msg']}") from None
+
+
+def _folder(run: Path, results: _Run) -> Path:
     """Where the run's evaluation is, also where the run was moved."""
-    folder = Path(json.loads((run / "results.json").read_text())["eval"]["folder"])
-    return folder if folder.is_dir() else run / "eval"
+    return results.eval.folder if results.eval.folder.is_dir() else run / "eval"
+
+
+def _tasks_of_earlier(cfg: DictConfig, run: Path, tasks: Path | None) -> str | None:
+    """The task file of a run whose evaluation kept no tasks of its own; None: those of the source `cfg.tasks`.
+
+    Raises:
+        UserError: the file is no longer there.
+    """
+    if cfg.eval.tasks is not None and Path(cfg.eval.tasks).exists():
+        return str(cfg.eval.tasks)
+    if tasks is None:
+        return None
+    for file in (tasks, run / "data" / tasks.name):
+        if file.exists():
+            return str(file)
+    raise UserError(f"rejudge={run}: its tasks are no longer in {tasks}; give eval.tasks=FILE")

@@ -22,7 +22,7 @@ SCHEMA = Path(__file__).with_name("results.schema.json")
 
 
 class Estimate(BaseModel):
-    """A figure with its 95 % interval; null: there was nothing to measure."""
+    """A figure with its 95 % interval; null: there was nothing to measure; no interval: of fewer than two tasks."""
 
     value: float | None
     low: float | None
@@ -94,6 +94,8 @@ class PolicyResults(Group):
     """Samples without a verdict; no figure counts them."""
     num_untimed: int
     """Correct samples without a time."""
+    num_left_out: dict[str, int] = {}
+    """Tasks with too few samples with a verdict, by the `pass@k` that leaves them out; empty: not known."""
     categories: dict[str, Group]
     levels: dict[str, Group]
     by_task: dict[str, ByTask]
@@ -147,13 +149,22 @@ def read_results(path: Path) -> Results:
             f"{file}: has no schema_version: it is of an earlier version of kernelrl, or no results; judge its "
             f"completions anew, without sampling: kernelrl eval rejudge={file.parent} output_dir=OTHER"
         )
-    if version != SCHEMA_VERSION:
-        raise UserError(f"{file}: schema_version {version}; this version of kernelrl reads {SCHEMA_VERSION}")
+    require_version(file, version)
     try:
         return Results.model_validate(content)
     except ValidationError as error:
         wrong = error.errors()[0]
         raise UserError(f"{file}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
+
+
+def require_version(file: Path, version: object) -> None:
+    """Check the `schema_version` of a file.
+
+    Raises:
+        UserError: it is not the one that is read here.
+    """
+    if version != SCHEMA_VERSION:
+        raise UserError(f"{file}: schema_version {version}; this version of kernelrl reads {SCHEMA_VERSION}")
 
 
 def make_schema() -> dict[str, Any]:

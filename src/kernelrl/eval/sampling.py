@@ -23,6 +23,7 @@ from kernelrl.eval.ready import ReadyKernels, ReadySettings, RecordedCompletions
 from kernelrl.eval.settings import EvalSettings, PolicySettings
 from kernelrl.executor.api import Executor, Request
 from kernelrl.policies import backends
+from kernelrl.policies.backends.base import TOO_LONG, Backend
 from kernelrl.policies.backends.settings import Settings
 from kernelrl.policies.prompts import Message, to_text
 from kernelrl.policies.protocol import Answer, Policy
@@ -58,14 +59,18 @@ class Work:
 
 
 def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Ledger) -> dict[str, Any]:
-    """Fill the ledger of one policy. Returns how many samples it held before, and the seconds that this took.
+    """Fill the ledger of one policy. Returns how many samples were there before, judged or as kept answers of a server,
+    and the seconds that this took.
 
     Cases of one program (`Task.case_of`) are asked for once, with the first of them, and the answer is judged on all.
     A batch holds all samples of its tasks, because some rewards compare a sample with its group. Batches are the same
     in every run, each sample with its own seed: a resumed run draws what the interrupted one would have drawn.
 
+    A question that a policy refuses, because it is too long or for what a server says, is a sample that fails.
+
     Raises:
-        UserError: a server has left questions without an answer; what it did answer is kept.
+        UserError: the policy refuses every question, or a server has left some without an answer; what it did answer is
+            kept.
     """
     if work.strategy.name != "single":
         assert not isinstance(sampling, ReadySettings | RecordedSettings)  # see `read_strategy`
@@ -80,11 +85,12 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
     size = max(1, settings.batch_size // settings.samples)
     num_correct = sum(record.verdict.correct for record in earlier)
     failures: Counter[str] = Counter()
-    num_refused, reason = 0, None
+    num_kept, num_refused, reason = 0, 0, None
     with (
         closing(_open(work, name, sampling)) as policy,
         track(len(work.tasks) * settings.samples, f"eval {name}") as progress,
     ):
+        _require_room(work, name, policy)
         for number, start in enumerate(range(0, len(programs), size)):
             asked = [(cases, sample) for cases in programs[start : start + size] for sample in range(settings.samples)]
             batch = [(f"eval/{name}/{task.id}/{sample}", task) for cases, sample in asked for task in cases]
@@ -95,7 +101,8 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
                 refused = [answer.refused for answer in answers if answer.refused is not None]
                 failed = [answer.failure for answer in answers if answer.failure is not None and answer.refused is None]
                 failures.update(failed)
-                if len(refused) == len(answers) and not known and number == 0:
+                by_server = [answer for answer in answers if answer.refused and answer.failure != TOO_LONG]
+                if len(by_server) == len(answers) and not known and number == 0:
                     raise UserError(f"eval.policies.{name}: every question is refused: {refused[0]}")
                 num_refused += len(refused)
                 reason = reason or next(iter(refused), None)
@@ -110,6 +117,7 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
                     drawn = [
                         (id, task, answer) for (id, task), answer in zip(batch, given, strict=True) if id not in known
                     ]
+                    num_kept += sum(answer.cached for _, _, answer in drawn)
                     records = _judge(work, name, drawn, [known[id] for id, _ in batch if id in known])
                     ledger.append(records)
                     num_correct += sum(record.verdict.correct for record in records)
@@ -122,7 +130,7 @@ def sample_and_judge(work: Work, name: str, sampling: PolicySettings, ledger: Le
             f"eval.policies.{name}: questions without an answer ({kinds}); "
             "what was answered is kept, and the same command asks for the rest"
         )
-    return {"num_resumed": len(known), "seconds": round(time.monotonic() - started, 1)}
+    return {"num_resumed": len(known) + num_kept, "seconds": round(time.monotonic() - started, 1)}
 
 
 def _sample_trajectories(work: Work, name: str, sampling: Settings, ledger: Ledger) -> dict[str, Any]:
@@ -139,7 +147,7 @@ def _sample_trajectories(work: Work, name: str, sampling: Settings, ledger: Ledg
 def _open(work: Work, name: str, sampling: PolicySettings) -> Policy | ReadyKernels | RecordedCompletions:
     where = f"eval.policies.{name}"
     if isinstance(sampling, RecordedSettings):
-        return RecordedCompletions(sampling, where)
+        return RecordedCompletions(sampling, [task.id for task in work.tasks], work.settings.samples, where)
     if isinstance(sampling, ReadySettings):
         names = [_kernel_name(cases[0]) for cases in group_cases(work.tasks)]
         kernels = ReadyKernels(sampling, names, work.settings.samples, where)
@@ -148,6 +156,20 @@ def _open(work: Work, name: str, sampling: PolicySettings) -> Policy | ReadyKern
             log.warning("%s: no kernel for %d of %d tasks, e.g. %s", where, number, len(names), first)
         return kernels
     return backends.open_policy(sampling, work.model, where)
+
+
+def _require_room(work: Work, name: str, policy: Policy | ReadyKernels | RecordedCompletions) -> None:
+    """Check that some prompt leaves room for a whole answer in the policy's context.
+
+    Raises:
+        UserError: none does; says what to do about it.
+    """
+    if not isinstance(policy, Backend):
+        return
+    reasons = (policy.too_long(work.prompts[task.id]) for task in work.tasks)
+    first = next(reasons)
+    if first is not None and all(reason is not None for reason in reasons):
+        raise UserError(f"eval.policies.{name}: no task leaves room for an answer: {first}")
 
 
 def _draw(

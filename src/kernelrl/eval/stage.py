@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from omegaconf import DictConfig, OmegaConf
 
 from kernelrl import __version__
@@ -19,10 +20,10 @@ from kernelrl.configs import read_node, to_dict
 from kernelrl.console import make_console
 from kernelrl.data import sources
 from kernelrl.data.build import task_row
-from kernelrl.data.tables import read_references, read_table
+from kernelrl.data.tables import TASK_COLUMNS, read_references, read_table, write_table
 from kernelrl.errors import UserError
 from kernelrl.eval import checkpoints, kernelbench, kernelbench_export, metrics, rejudge, trajectories
-from kernelrl.eval.channels import find_figures, find_judge
+from kernelrl.eval.channels import check_tasks, find_figures, find_judge
 from kernelrl.eval.provenance import git_version, package_versions
 from kernelrl.eval.results import SCHEMA_VERSION, Partial, TaskEntry
 from kernelrl.eval.sampling import Work, sample_and_judge
@@ -52,6 +53,8 @@ if TYPE_CHECKING:  # seconds that a report need not wait for
 METRICS = "metrics.json"
 RESULTS = "results.json"
 RECORDS = "records"
+TABLE = pa.schema([TASK_COLUMNS.field(name) for name in ("task", "prompt")])
+"""What an evaluation reads of each task, and keeps (`rejudge.TASKS`)."""
 
 
 def run(cfg: DictConfig) -> Path:
@@ -81,6 +84,10 @@ def run(cfg: DictConfig) -> Path:
     every_row, tasks_digest = _read_tasks(cfg, settings)
     rows = every_row[: settings.limit]
     tasks = [Task.model_validate_json(row["task"]) for row in rows]
+    if settings.channel is not None:
+        check_tasks(settings.channel, tasks)
+    if settings.kernelbench_run:
+        kernelbench_export.find_problems(tasks)
     prompts = {task.id: row["prompt"] for task, row in zip(tasks, rows, strict=True)}
     to_compute = metrics.Settings(
         k=settings.k,
@@ -155,6 +162,7 @@ def run(cfg: DictConfig) -> Path:
             **({} if cfg.rejudge is None else {"rejudged": rejudge.changes(Path(cfg.rejudge), records)}),
             **_provenance(cfg),
         }
+        write_table(settings.folder / rejudge.TASKS, every_row, TABLE)
         write_json(path, results)
         if not stage.done:
             _track(cfg, summaries)
@@ -190,7 +198,7 @@ def _check_place(path: Path, folder: Path) -> None:
 def _read_tasks(cfg: DictConfig, settings: EvalSettings) -> tuple[list[dict[str, Any]], str]:
     """The rows to evaluate on, `task` and `prompt`, and a digest of them."""
     if settings.tasks is not None:
-        return read_table(settings.tasks, ("task", "prompt")), digest(settings.tasks)
+        return read_table(settings.tasks, TABLE.names), digest(settings.tasks)
     rows = [task_row(task, cfg.dialect, cfg.prompt.style, None) for task in sources.load_all(cfg.tasks)]
     return rows, hashlib.sha256(repr([(row["task"], row["prompt"]) for row in rows]).encode()).hexdigest()
 
@@ -225,7 +233,8 @@ def _run_part(work: Work, asked: Mapping[str, Any]) -> Path:
 
 
 def _seconds_per_solved(summary: Mapping[str, Any]) -> float | None:
-    """Seconds of sampling and judging for each task that a sample solves; None: it solves none, or was resumed."""
+    """Seconds of sampling and judging for each task that a sample solves; None: it solves none, or some samples
+    were there before."""
     num_solved = sum(correct > 0 for correct in summary["by_task"]["correct"]["totals"])
     if not num_solved or summary.get("num_resumed") != 0:
         return None

@@ -76,8 +76,15 @@ def caption(results: Mapping[str, Any]) -> str:
     )
     if partial := results.get("partial"):
         text = f"PARTIAL: the first {partial['num']} of {partial['of']} tasks (eval.limit). {text}"
-    unknown = sum(policy["num_infrastructure"] for policy in policies)
-    return f"{text}; {unknown} samples without a verdict left out" if unknown else text
+    if unknown := sum(policy["num_infrastructure"] for policy in policies):
+        text = f"{text}; {unknown} samples without a verdict left out"
+    few = [
+        f"{number} of {name}'s {figure}"
+        for name, policy in results["policies"].items()
+        for figure, number in policy.get("num_left_out", {}).items()
+        if number
+    ]
+    return f"{text}; tasks left out for too few samples: {', '.join(few)}" if few else text
 
 
 def is_speedup(figure: str) -> bool:
@@ -98,7 +105,7 @@ def label(figure: str) -> str:
 
 
 def format_estimate(figure: str, estimate: Estimate) -> str:
-    """A value and its interval, e.g. `41.2 [35.0, 47.1]`; a dash where it is not known."""
+    """A value and its interval, e.g. `41.2 [35.0, 47.1]`; a dash for what is not known, e.g. `41.2 [–]`."""
     return _format(figure, estimate, sign="")
 
 
@@ -118,10 +125,13 @@ def format_change(figure: str, change: Estimate) -> str:
 
 
 def direction(figure: str, change: Estimate) -> int:
-    """1 or -1 where the whole interval of a change lies on the better or the worse side of "no change", else 0."""
+    """1 or -1 where the whole interval of a change lies on the better or the worse side of "no change", else 0.
+
+    An interval without width says nothing: the tasks are too few or too equal to tell how sure the change is.
+    """
     nothing = 1.0 if is_speedup(figure) else 0.0
     low, high = change["low"], change["high"]
-    if low is None or high is None:
+    if low is None or high is None or low == high:
         return 0
     sign = -1 if figure in LOWER_IS_BETTER else 1
     return sign if low > nothing else -sign if high < nothing else 0
@@ -129,8 +139,8 @@ def direction(figure: str, change: Estimate) -> int:
 
 def _format(figure: str, estimate: Estimate, sign: str) -> str:
     value, low, high = (estimate[name] for name in ("value", "low", "high"))
-    if value is None or low is None or high is None:
-        return "–"
     scale, digits = (1, 2) if figure in NUMBERS or is_speedup(figure) else (100, 1)
-    shown = [f"{scale * number:{sign}.{digits}f}" for number in (value, low, high)]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    shown = ["–" if number is None else f"{scale * number:{sign}.{digits}f}" for number in (value, low, high)]
+    if value is None:
+        return "–"
+    return f"{shown[0]} [–]" if low is None or high is None else f"{shown[0]} [{shown[1]}, {shown[2]}]"

@@ -53,10 +53,12 @@ def sample(
         batch_size: trajectories that are worked on at a time.
 
     Returns:
-        How many attempts the ledger held before, the seconds that this took, and the earlier turns that were dropped.
+        How many answers were there before, judged or not, the seconds that this took, and the earlier turns that were
+        dropped.
     """
     started = time.monotonic()
-    num_resumed = sum(1 for _ in ledger)
+    journal = Journal(_journal(ledger))
+    kept = {record.id for record in ledger} | {entry.id for entry in journal}
     if ledger.skipped:
         log.warning("%s: %d torn or corrupt line(s) skipped; judging them again", ledger.folder, ledger.skipped)
     setting = runner.Setting(
@@ -72,11 +74,12 @@ def sample(
     )
     num_correct = 0
     with track(len(problems), f"eval {name}") as progress:
-        for outcome in runner.run(setting, problems, Journal(_journal(ledger)), ledger):
+        for outcome in runner.run(setting, problems, journal, ledger):
             num_correct += outcome.best is not None
             progress.advance(note=f"{num_correct} correct")
+    cached = {entry.id for entry in journal if entry.answer.cached}
     return {
-        "num_resumed": num_resumed,
+        "num_resumed": len(kept | cached),
         "seconds": round(time.monotonic() - started, 1),
         "dropped_turns": sum(problem.dropped for problem in problems),
     }

@@ -140,7 +140,8 @@ def lower_bound(rewards: Sequence[tuple[str, float]]) -> float:
     """Lower end of the 95 % interval of the mean reward, where tasks and not samples are independent.
 
     Args:
-        rewards: (task id, reward) of every completion that has a reward; none: -inf.
+        rewards: (task id, reward) of every completion that has a reward; none: -inf; of one task alone, which has no
+            interval: the mean.
     """
     if not rewards:
         return float("-inf")
@@ -148,4 +149,6 @@ def lower_bound(rewards: Sequence[tuple[str, float]]) -> float:
     for task, reward in rewards:
         by_task[task].append(reward)
     groups = list(by_task.values())
+    if len(groups) == 1:
+        return float(np.mean(groups[0]))
     return ratio_interval(np.array([sum(group) for group in groups]), np.array([len(group) for group in groups]))[0]

@@ -91,7 +91,7 @@ STAGES = {
         overrides=(
             "eval.samples=K",
             "eval.temperature=T",
-            "+eval.policies.NAME=FOLDER",
+            "+eval.policies.NAME=FOLDER  one more than those of the run; eval/policies=none: without those",
             "eval.tasks=null tasks=kernelbench tasks.path=FOLDER  every task of a source",
             "channel=suite|kernelbench|tritonbench|multikernelbench|robust_kbench|hpc|transpile|surge  a benchmark",
             "checkpoints=RUN        every checkpoint of RUN, into another output_dir",

@@ -102,13 +102,14 @@ def estimates(tasks: dict[str, Any], resamples: int, seed: int) -> dict[str, dic
     low, high = ratio_interval(solved, np.ones(len(logs)), resamples=resamples, seed=seed)
     log_low, log_high = ratio_interval(speedups, np.ones(len(logs)), resamples=resamples, seed=seed)
     return {
-        "solved": {"value": float(np.mean(solved)), "low": low, "high": high},
-        "speedup_all": {
-            "value": math.exp(float(np.mean(speedups))),
-            "low": math.exp(log_low),
-            "high": math.exp(log_high),
-        },
+        "solved": _estimate(float(np.mean(solved)), low, high),
+        "speedup_all": _estimate(math.exp(float(np.mean(speedups))), math.exp(log_low), math.exp(log_high)),
     }
+
+
+def _estimate(value: float, low: float, high: float) -> dict[str, float | None]:
+    """As JSON; of one task alone there is no interval."""
+    return {name: None if math.isnan(it) else it for name, it in (("value", value), ("low", low), ("high", high))}
 
 
 def final_logs(tasks: dict[str, Any]) -> list[float | None]:

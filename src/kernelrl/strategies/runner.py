@@ -271,18 +271,10 @@ def _stream(setting: Setting, policy: Policy, asked: Sequence[tuple[str, Questio
     """The answers as they come, each with the index of its question; the policy in training gives all at once."""
     conversations = [question.messages for _, question in asked]
     seeds = [_seed(setting.seed, id) for id, _ in asked]
-    if not isinstance(policy, Backend):
+    if isinstance(policy, Backend):
+        yield from policy.ask(conversations, seeds)
+    else:
         yield from enumerate(policy.sample(conversations, seeds))
-        return
-    short = []
-    for index, messages in enumerate(conversations):
-        if (reason := policy.too_long(messages)) is None:
-            short.append(index)
-        else:
-            yield index, Answer(failure="too long", refused=reason)
-    if short:
-        came = policy.stream([conversations[index] for index in short], [seeds[index] for index in short])
-        yield from ((short[number], answer) for number, answer in came)
 
 
 def _judge_all(setting: Setting, works: Sequence[_Work], verdicts: dict[str, Verdict], ledger: Log[Record]) -> None:

@@ -45,6 +45,21 @@ def find_judge(name: str) -> Judge | None:
     return judge
 
 
+def check_tasks(name: str, tasks: Sequence[Task]) -> None:
+    """Whether a channel's figures can be made of these tasks, by its `accepts(task)`; one without it takes any task.
+
+    Raises:
+        UserError: a task is of another source than the channel's; names it.
+    """
+    accepts: Callable[[Task], bool] | None = getattr(_module(name), "accepts", None)
+    foreign = [] if accepts is None else [task.id for task in tasks if not accepts(task)]
+    if foreign:
+        raise UserError(
+            f"eval.channel={name}: {len(foreign)} of {len(tasks)} tasks are not of tasks={name}, e.g. {foreign[0]}; "
+            f"evaluate on those with channel={name}, or give eval.channel=null"
+        )
+
+
 def _module(name: str) -> ModuleType:
     names = sorted(module.name for module in iter_modules(__path__))
     if name not in names:

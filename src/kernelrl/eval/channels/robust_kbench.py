@@ -13,6 +13,14 @@ from kernelrl.eval.metrics import Figure, Settings
 from kernelrl.records import Record
 from kernelrl.task import Task
 
+DIRECTIONS = ("forward", "backward")
+
+
+def accepts(task: Task) -> bool:
+    """Whether it is `robust_kbench/FUNCTION/DIRECTION/CONFIGURATION`, as `tasks=robust_kbench` names it."""
+    parts = task.id.split("/")
+    return len(parts) == 4 and parts[0] == "robust_kbench" and parts[2] in DIRECTIONS
+
 
 def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settings: Settings) -> dict[str, Figure]:
     """- `robust`: share of functions (a folder's forward, or its backward) that are right in every configuration.
@@ -23,5 +31,5 @@ def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settin
     programs = [task.case_of or task.id for task in tasks]
     return {"robust": by_program(programs, samples_T, lambda verdict: verdict.correct)} | {
         name: mean([right if direction == name else [] for right, direction in zip(right_T, directions, strict=True)])
-        for name in ("forward", "backward")
+        for name in DIRECTIONS
     }

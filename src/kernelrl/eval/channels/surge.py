@@ -21,7 +21,7 @@ from kernelrl.records import Record
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict, Violation
 
-_ANSWER = re.compile(r"^\W*CORRECT\W*?(\d*\.?\d+)\s*(%?)\W*$", re.MULTILINE | re.IGNORECASE)
+_ANSWER = re.compile(r"^\W*CORRECT\W*?([-−]?\d*\.?\d+)\s*(%?)\W*$", re.MULTILINE | re.IGNORECASE)
 
 
 def read_prediction(text: str) -> float | None:
@@ -30,8 +30,13 @@ def read_prediction(text: str) -> float | None:
     if not found:
         return None
     number, percent = found[-1]
-    value = float(number) / (100 if percent else 1)
-    return value if value <= 1 else None
+    value = float(number.replace("−", "-")) / (100 if percent else 1)
+    return value if 0 <= value <= 1 else None
+
+
+def accepts(task: Task) -> bool:
+    """Whether it is a candidate whose verdict can be predicted, `surge/NUMBER`, as `tasks=surge` names it."""
+    return task.id.startswith("surge/")
 
 
 def judge(task: Task, completion: Completion) -> Verdict:

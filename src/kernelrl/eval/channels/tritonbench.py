@@ -17,6 +17,11 @@ from kernelrl.records import Record
 from kernelrl.task import Task
 
 
+def accepts(task: Task) -> bool:
+    """Whether it is `tritonbench-t/OPERATOR/CASE`, as `tasks=tritonbench` names it."""
+    return task.id.startswith("tritonbench-t/") and task.id.count("/") == 2
+
+
 def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settings: Settings) -> dict[str, Figure]:
     """- `call_accuracy`: share of operators whose kernel runs in every case without an error.
     - `execution_accuracy`: share of operators whose kernel is right in every case.

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 from kernelrl.policies.prompts import Message
 from kernelrl.policies.protocol import Answer
 
+TOO_LONG = "too long"
+"""`Answer.failure` of a conversation that leaves no room for an answer in the model's context."""
+
 
 class Backend(ABC):
     """A `Policy` whose answers can be had as they come."""
@@ -20,9 +23,21 @@ class Backend(ABC):
             CancelledError: it was closed before, or is meanwhile.
         """
 
+    def ask(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> Iterator[tuple[int, Answer]]:
+        """The same, but a conversation that is `too_long` is refused without being asked."""
+        short = []
+        for index, messages in enumerate(conversations):
+            if (reason := self.too_long(messages)) is None:
+                short.append(index)
+            else:
+                yield index, Answer(failure=TOO_LONG, refused=reason)
+        if short:
+            came = self.stream([conversations[index] for index in short], [seeds[index] for index in short])
+            yield from ((short[number], answer) for number, answer in came)
+
     def sample(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> list[Answer]:
         """See `Policy.sample`."""
-        answers = dict(self.stream(conversations, seeds))
+        answers = dict(self.ask(conversations, seeds))
         return [answers[index] for index in range(len(conversations))]
 
     def too_long(self, messages: list[Message]) -> str | None:

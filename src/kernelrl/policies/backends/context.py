@@ -37,8 +37,8 @@ class Context:
             return None
         return (
             f"the conversation has {number} tokens, and with max_new_tokens={self._max_new_tokens} for the answer that "
-            f"is more than the model's context of {self._length}; lower max_new_tokens, let the strategy show less, or "
-            "take a policy with a longer context"
+            f"is more than the model's context of {self._length}; lower max_new_tokens, let the prompt or the strategy "
+            "show less, or take a policy with a longer context"
         )
 
 
