@@ -267,10 +267,17 @@ def test_a_policy_predicts_the_verdicts_of_a_run_and_no_kernel_is_run(tmp_path, 
     assert {record.verdict.protocol for record in Ledger(tmp_path / "run" / "eval" / "m" / "records")} == {"surge"}
 
 
+def test_a_kernel_for_several_cases_is_not_refined():
+    cfg = compose_config("eval", ["channel=tritonbench", "tasks.path=nowhere", "strategy=refine"])
+    case = Task(id="tritonbench-t/add/one", source="", case_of="tritonbench-t/add")
+    with pytest.raises(UserError, match="one kernel has to serve all cases of tritonbench-t/add.*use strategy=single"):
+        read_strategy(cfg, read_settings(cfg.eval), [case])
+
+
 def test_predictions_are_not_refined():
     cfg = compose_config("eval", ["channel=surge", "tasks.run=somewhere", "strategy=refine"])
     with pytest.raises(UserError, match="eval.channel=surge: has no kernels to refine; use strategy=single"):
-        read_strategy(cfg, read_settings(cfg.eval))
+        read_strategy(cfg, read_settings(cfg.eval), [])
 
 
 ADD = f"""import torch

@@ -94,4 +94,4 @@ def test_a_strategy_that_needs_several_policies_is_refused():
     words = ["strategy=evolve", "strategy.ensemble=[coder,other]"]
     cfg = compose_config("eval", words)
     with pytest.raises(UserError, match="eval strategy=evolve: every policy plays all roles here"):
-        settings.read_strategy(cfg, settings.read_settings(cfg.eval))
+        settings.read_strategy(cfg, settings.read_settings(cfg.eval), [])

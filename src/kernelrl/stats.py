@@ -201,8 +201,9 @@ def percentiles(values_R: NDArray[np.float64], level: float = 0.95) -> Interval:
     known = values_R[~np.isnan(values_R)]
     if not known.size:
         return float("nan"), float("nan")
-    with np.errstate(invalid="ignore"):  # between a number and an infinite one: NaN, which is not known either
-        low, high = np.percentile(known, [50 * (1 - level), 50 * (1 + level)])
+    with np.errstate(invalid="ignore"):  # NaN lies between two values of which one is infinite, or both
+        ends = np.percentile(known, [50 * (1 - level), 50 * (1 + level)])
+    low, high = np.where(np.isnan(ends), np.inf, ends)
     return float(low), float(high)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from kernelrl.policies.backends.settings import LocalSettings, Settings
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.strategies import make_strategy
 from kernelrl.strategies.protocol import Strategy
+from kernelrl.task import Task
 
 ANSWERS = "answers"
 """Folder of what a server has answered and what is not in the records yet."""
@@ -131,16 +133,22 @@ def policy_settings(settings: EvalSettings, name: str) -> PolicySettings:
     return backends.read_settings(defaults | {key: shared[key] for key in shared if key in defaults} | node, where)
 
 
-def read_strategy(cfg: DictConfig, settings: EvalSettings) -> Strategy:
+def read_strategy(cfg: DictConfig, settings: EvalSettings, tasks: Sequence[Task]) -> Strategy:
     """The strategy of the evaluation.
 
     Raises:
-        UserError: it cannot be used, needs several policies, or asks one that only has finished kernels.
+        UserError: it cannot be used, needs several policies, asks one that only has finished kernels, or for a kernel
+            that has to serve several tasks.
     """
     strategy = make_strategy(cfg.strategy)
     if strategy.needs or cfg.policies:
         raise UserError(f"eval strategy={strategy.name}: every policy plays all roles here; leave out policies.*")
     if strategy.name != "single":
+        if program := next((task.case_of for task in tasks if task.case_of), None):
+            raise UserError(
+                f"eval strategy={strategy.name}: one kernel has to serve all cases of {program}, and a strategy hears "
+                "of one case at a time; use strategy=single"
+            )
         if settings.channel is not None and find_judge(settings.channel) is not None:
             raise UserError(f"eval.channel={settings.channel}: has no kernels to refine; use strategy=single")
         for name in settings.policies:

@@ -99,12 +99,7 @@ def run(cfg: DictConfig) -> Path:
     )
     asked = what_decides(cfg, settings, tasks_digest)
     model = read_node(ModelSettings, cfg.model, "model")
-    strategy = read_strategy(cfg, settings)
-    if strategy.name != "single" and (program := next((task.case_of for task in tasks if task.case_of), None)):
-        raise UserError(
-            f"eval strategy={strategy.name}: one kernel has to serve all cases of {program}, and a strategy hears of "
-            "one case at a time; use strategy=single"
-        )
+    strategy = read_strategy(cfg, settings, tasks)
     references = read_references(settings.references, needed="similarity" in reward.measures)
     make_work = partial(
         Work,
