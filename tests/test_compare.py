@@ -116,6 +116,13 @@ def test_tasks_of_one_program_stay_apart(results):
     assert len(paired.shared_tasks(contenders)) == 4 and row.change["value"] == pytest.approx(0.75)
 
 
+def test_results_on_tasks_of_one_program_are_on_the_same_tasks(results, capsys):
+    twins = [Task(id=f"t{index}", source="# the same") for index in range(4)]
+    paths = [str(results(name, {name: records(solved)[:8]}, twins)) for name, solved in (("some", 3), ("none", 0))]
+    compare.main(paths)
+    assert "over 4 tasks" in capsys.readouterr().out
+
+
 def test_p_values_are_corrected_for_all_that_is_tested(results):
     contenders = [
         paired.Contender(name, (found := read_results(results(name, {"p": samples}))), found.policies["p"])

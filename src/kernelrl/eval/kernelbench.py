@@ -84,7 +84,9 @@ def run(cfg: DictConfig) -> Path:
         times = {} if node.baseline is None else read_baseline(Path(node.baseline), levels)
         columns["KernelBench"] = _their_outcomes(files, samples, problems, times)
     output = Path(cfg.eval.folder) / folder.name
-    asked = {"run": str(folder), "levels": levels, "executor": deciding_settings(to_dict(cfg.executor))}
+    asked = {"run": str(folder), "executor": deciding_settings(to_dict(cfg.executor))}
+    if node.levels is not None:
+        asked["levels"] = list(node.levels)
     with open_stage("import", output, asked) as stage:
         if problems:
             verdicts = _judge(cfg, samples, problems, Ledger(stage.path / "records"))

@@ -157,7 +157,9 @@ def run(cfg: DictConfig) -> Path:
             **({} if cfg.rejudge is None else {"rejudged": rejudge.changes(Path(cfg.rejudge), records)}),
             **_provenance(cfg),
         }
-        write_table(settings.folder / rejudge.TASKS, every_row, TABLE)
+        kept = settings.folder / rejudge.TASKS
+        if not kept.exists():
+            write_table(kept, every_row, TABLE)
         write_json(path, results)
         if not stage.done:
             _track(cfg, summaries)
