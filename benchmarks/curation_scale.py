@@ -1,48 +1,54 @@
 """Does curation keep an executor busy, and what do many tasks cost?
 
     python benchmarks/curation_scale.py                        # 64 workers, a judge of 0.3 s
-    python benchmarks/curation_scale.py --workers 256 --tasks 20000 --stream 10000 100000
+    python benchmarks/curation_scale.py --tasks 0 --stream 10000 100000
 
 The judge is a stand-in that sleeps, about as long as it is told and seldom five times as long; everything around it is
 curation's own: teachers, prompts, ledger, the table of proposals. `busy` is the share of the workers' time that they
-judged. `stream` draws tasks with the synthesiser into `tasks.parquet` and has one kernel for each judged in no time
-into `proposals.parquet`, then makes the data set of them, in a process of its own for each number: tasks per second of
-each step, and the most memory that the process had after it. Not covered: sources, whose tasks are all in memory until
-the filters and decontamination have chosen among them.
+judged. `stream` is all of `kernelrl curate` on tasks of the synthesiser, in a process of its own for each number: tasks
+per second of each step, and the most memory (in MB) that the process had until its end. What runs programs in other
+processes is a stand-in that costs nothing: the filters keep every task, an operator graph is one of 256 that were
+traced, the teacher writes one kernel for each task, and it is right. Not covered: other sources, whose tasks are in
+memory while they are read, `curate.repairs`, and a selection by speedup.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import json
 import random
 import resource
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 from kernelrl.configs import compose_config, read_node
-from kernelrl.data.build import DROPPED, build
-from kernelrl.data.curate import proposal_row
+from kernelrl.data import curate, decontamination, filters, sources
+from kernelrl.data.build import build
+from kernelrl.data.decontamination import fingerprint
+from kernelrl.data.decontamination.fingerprint import Fingerprint
 from kernelrl.data.graph.generate import tasks
 from kernelrl.data.graph.graph import Dials
-from kernelrl.data.selection import make_selector
-from kernelrl.data.stored import StoredTasks
-from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, PROPOSALS, TASKS, write_table
 from kernelrl.data.teachers import Proposal, Teacher
-from kernelrl.data.tokens import count_words
 from kernelrl.data.verification import Verifier
 from kernelrl.executor import Request
+from kernelrl.executor.api import NodeHealth
 from kernelrl.records import Ledger
-from kernelrl.stage_folder import open_stage
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
+
+NUM_TRACED = 256
 
 
 class Judge:
@@ -52,8 +58,8 @@ class Judge:
         self._slots, self._seconds, self._lock = threading.Semaphore(workers), seconds, threading.Lock()
         self.worked = 0.0
 
-    def health(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(alive=True)]
+    def health(self) -> list[NodeHealth]:
+        return [NodeHealth(node="stand-in", alive=True, queued=0, running=0, judged=0, retried=0)]
 
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
         for index, request in enumerate(requests):
@@ -89,10 +95,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=0.3, help="that a judgement takes")
-    parser.add_argument("--tasks", type=int, default=4000)
-    parser.add_argument("--stream", type=int, nargs="*", default=[10_000], help="numbers of tasks to draw and verify")
+    parser.add_argument("--tasks", type=int, default=4000, help="that are judged to measure how busy the workers are")
+    parser.add_argument("--stream", type=int, nargs="*", default=[10_000], help="numbers of tasks to curate")
     options = parser.parse_args()
-    results: dict[str, object] = {"verification": _verify(options)}
+    results: dict[str, object] = {"verification": _verify(options)} if options.tasks else {}
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
         results["stream"] = list(processes.map(_stream, options.stream))
     print(json.dumps(results, indent=2))
@@ -110,39 +116,58 @@ def _verify(options: argparse.Namespace) -> dict[str, float]:
     return {"kernels_per_second": round(judged / seconds, 1), "busy": round(busy, 3), "memory_mb": _memory_mb()}
 
 
-def _stream(number: int) -> dict[str, float]:
-    """Tasks from the synthesiser to verified proposals, a row group at a time."""
-    dials = read_node(Dials, compose_config("curate", ["tasks=graph"]).tasks.dials, "tasks.dials")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        started, before = time.perf_counter(), _memory_mb()
-        drawn = ({"split": "train", "task": task.model_dump_json()} for task in islice(tasks(0, dials), number))
-        write_table(folder / TASKS, drawn, DRAWN_COLUMNS)
-        synthesised, after_synthesis = time.perf_counter(), _memory_mb()
-        verifier = Verifier(Judge(64, 0.0), Ledger(folder / "records"), "short", 64)  # type: ignore[arg-type]
-        verified = verifier.verify(StoredTasks(folder / TASKS, "train"), [(Echo(), "cpp")], None, "verifying")
-        rows = ({"split": "train", **proposal_row(proposed, verdict)} for proposed, verdict in verified)
-        write_table(folder / PROPOSALS, rows, PROPOSAL_COLUMNS)
-        (folder / DROPPED).touch()
-        verified_at, after_verification = time.perf_counter(), _memory_mb()
-        cfg = compose_config("curate", ["selection=all", "curate.num_triples=null", "curate.num_heldout_triples=null"])
-        settings: dict[str, object] = {}
-        with open_stage("curate", folder, settings) as stage:
-            stage.finish({"machines": [], "proposals": number, "proposals_by_status": {"correct": number}})
-        with open_stage("curate", folder / "data", settings) as stage:
-            select = make_selector(cfg.selection, timing=False)
-            build(cfg, folder, select, count_words, stage.path, {})
-        ended = time.perf_counter()
-    return {
-        "tasks": number,
-        "synthesised_per_second": round(number / (synthesised - started), 1),
-        "verified_per_second": round(number / (verified_at - synthesised), 1),
-        "built_per_second": round(number / (ended - verified_at), 1),
-        "memory_mb_at_start": before,
-        "memory_mb_after_synthesis": after_synthesis,
-        "memory_mb_after_verification": after_verification,
-        "memory_mb_at_end": _memory_mb(),
-    }
+def _stream(number: int) -> dict[str, dict[str, float]]:
+    """A whole `kernelrl curate` of so many tasks of the synthesiser: of each step its rate, and the memory after it."""
+    steps: dict[str, dict[str, float]] = {}
+
+    def measured(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            started = time.perf_counter()
+            result = function(*args, **kwargs)
+            per_second = number / (time.perf_counter() - started)
+            steps[step] = {"tasks_per_second": round(per_second, 1), "memory_mb": _memory_mb()}
+            return result
+
+        return run
+
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        words = [f"output_dir={name}", "tasks=graph", f"tasks.num_train={number}", "tasks.num_heldout=20"]
+        words += ["tasks.spare=1", "selection=all", "curate.num_triples=null", "curate.num_heldout_triples=null"]
+        words += [f"curate.verified={name}/verified", f"curate.folder={name}/data", f"executor.cache_dir={name}/cache"]
+        cfg = compose_config("curate", words)
+        dials = read_node(Dials, cfg.tasks.dials, "tasks.dials")
+        settings = decontamination.read_settings(cfg.decontamination)
+        some = [fingerprint.fingerprint(task.source, settings) for task in islice(tasks(1, dials), NUM_TRACED)]
+        steps["start"] = {"memory_mb": _memory_mb()}
+        for module, attribute, stand_in in (
+            (filters, "run_apart", _keep_all),
+            (fingerprint, "run_apart", partial(_borrow, some)),
+            (curate, "make_executor", lambda _: contextlib.nullcontext(Judge(64, 0.0))),
+            (curate, "make_teachers", lambda _: [(Echo(), "cpp")]),
+            (sources, "load", measured("drawn", sources.load)),
+            (filters, "probe_all", measured("filtered", filters.probe_all)),
+            (decontamination, "apply", measured("decontaminated", decontamination.apply)),
+            (curate, "_verify", measured("verified", curate._verify)),
+            (curate, "build", measured("built", build)),
+        ):
+            stack.enter_context(mock.patch.object(module, attribute, stand_in))
+        folder = curate.run(cfg)
+        summary = json.loads((folder / "summary.json").read_text())
+    return {"tasks": {name: summary[name] for name in ("tasks_drawn", "tasks_train", "triples")}, **steps}
+
+
+def _keep_all(_: object, items: Iterable[Task], limits: object) -> Iterator[list[tuple[Task, None]]]:
+    """Stands in for the workers that run every task a few times."""
+    return ([(task, None)] for task in items)
+
+
+def _borrow(
+    some: Sequence[Fingerprint], _: object, items: Iterable[str], limits: object, chunk: int
+) -> Iterator[list[tuple[str, Fingerprint]]]:
+    """Stands in for the workers that trace every task: each has the operator graph of one of some."""
+    for number, source in enumerate(items):
+        exact = hashlib.sha256(source.encode()).hexdigest()[:32]
+        yield [(source, replace(some[number % len(some)], exact=exact))]
 
 
 def _memory_mb() -> float:

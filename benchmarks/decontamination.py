@@ -26,7 +26,7 @@ from rich.table import Table
 
 from kernelrl.console import make_console
 from kernelrl.data import sources
-from kernelrl.data.decontamination import Benchmark, Findings, Settings, find
+from kernelrl.data.decontamination import Benchmark, Match, Settings, find
 from kernelrl.data.graph.chain import SHAPES
 from kernelrl.task import Task
 
@@ -68,8 +68,9 @@ def _recall(settings: Settings) -> dict[str, Any]:
     variants: list[Task] = []
     for task in originals:
         variants += rewrites.all_of(task)
-    findings = find(variants, [Benchmark("benchmark", tuple(originals))], settings)
-    found = {match.task for match in findings.matches if match.task.partition("#")[0] == match.benchmark_task}
+    untraced: dict[tuple[str, str], str] = {}
+    matches = list(find(variants, [Benchmark("benchmark", tuple(originals))], settings, untraced))
+    found = {match.task for match in matches if match.task.partition("#")[0] == match.benchmark_task}
     ways = Counter(task.id.partition("#")[2] for task in variants)
     hits = Counter(task.id.partition("#")[2] for task in variants if task.id in found)
     missed = [task.id for task in variants if task.id not in found]
@@ -78,10 +79,8 @@ def _recall(settings: Settings) -> dict[str, Any]:
         "rewrites": len(variants),
         "found": len(found) / len(variants),
         "found_by_way": {way: hits[way] / count for way, count in ways.items()},
-        "found_by_kind": dict(
-            Counter(m.kind for m in findings.matches if m.task.partition("#")[0] == m.benchmark_task)
-        ),
-        "not_traced": len(findings.untraced),
+        "found_by_kind": dict(Counter(m.kind for m in matches if m.task.partition("#")[0] == m.benchmark_task)),
+        "not_traced": len(untraced),
         "missed": missed[:20],
     }
 
@@ -91,14 +90,14 @@ def _unrelated(settings: Settings) -> dict[str, Any]:
     every = _synthetic(NUM_BENCHMARK + 2000, seed=1)
     hand = module_tasks.hand_written()
     theirs = [*every[:NUM_BENCHMARK], *rewrites.test_tasks(TESTS / "tasks")]
-    findings = find([*every[NUM_BENCHMARK:], *hand], [Benchmark("benchmark", tuple(theirs))], settings)
-    flagged = {match.task for match in findings.matches}
+    matches = list(find([*every[NUM_BENCHMARK:], *hand], [Benchmark("benchmark", tuple(theirs))], settings, {}))
+    flagged = {match.task for match in matches}
     return {
         "tasks": len(every) - NUM_BENCHMARK + len(hand),
         "benchmark_tasks": len(theirs),
         "flagged": len(flagged) / (len(every) - NUM_BENCHMARK + len(hand)),
-        "flagged_by_kind": _kinds(findings),
-        "examples": [f"{m.task} ~ {m.benchmark_task} ({m.kind}, {m.score})" for m in findings.matches[:10]],
+        "flagged_by_kind": _kinds(matches),
+        "examples": [f"{m.task} ~ {m.benchmark_task} ({m.kind}, {m.score})" for m in matches[:10]],
     }
 
 
@@ -117,7 +116,7 @@ def _scale(num_tasks: int, settings: Settings) -> dict[str, Any]:
     seconds, processor_seconds = [], []
     for _ in range(2):
         started, used = time.perf_counter(), _processor_seconds()
-        findings = find(tasks, [benchmark], settings)
+        matched = {match.task for match in find(tasks, [benchmark], settings, {})}
         seconds.append(time.perf_counter() - started)
         processor_seconds.append(_processor_seconds() - used)
     return {
@@ -129,7 +128,7 @@ def _scale(num_tasks: int, settings: Settings) -> dict[str, Any]:
         "processor_seconds": round(processor_seconds[0], 1),
         "seconds_again": round(seconds[1], 1),
         "tasks_per_second_again": round(num_tasks / seconds[1], 1),
-        "matched": len({match.task for match in findings.matches}),
+        "matched": len(matched),
     }
 
 
@@ -146,8 +145,8 @@ def _synthetic(count: int, seed: int) -> list[Task]:
     return sources.load(cfg).train[:count]
 
 
-def _kinds(findings: Findings) -> dict[str, int]:
-    return dict(Counter(match.kind for match in findings.matches))
+def _kinds(matches: list[Match]) -> dict[str, int]:
+    return dict(Counter(match.kind for match in matches))
 
 
 def _table(title: str, rows: dict[str, Any]) -> Table:

@@ -41,12 +41,12 @@ def main() -> None:
         split = import_module(f"kernelrl.data.sources.{source}").load(config.tasks)
         tasks += [(name, task) for task in sorted([*split.train, *split.heldout], key=lambda task: task.id)]
     settings = Settings(timeout_s=options.timeout)
-    found = dict(fingerprint_all([task.source for _, task in tasks], settings, "fingerprints"))
+    found = [fingerprint for _, fingerprint in fingerprint_all([task for _, task in tasks], settings, "fingerprints")]
     revisions = {name: task.revision for name, task in tasks}
     header = {"version": VERSION, "torch": torch.__version__, "revisions": revisions}
     header |= {"shingle": settings.shingle, "permutations": settings.permutations}
-    write_known(FILE, header, [(name, task, found[number]) for number, (name, task) in enumerate(tasks)])
-    untraced = Counter(name for number, (name, _) in enumerate(tasks) if found[number].traced is None)
+    write_known(FILE, header, [(name, task, each) for (name, task), each in zip(tasks, found, strict=True)])
+    untraced = Counter(name for (name, _), each in zip(tasks, found, strict=True) if each.traced is None)
     print(f"{FILE}: {len(tasks)} tasks, {FILE.stat().st_size / 1e3:.0f} kB; without a graph: {dict(untraced)}")
 
 

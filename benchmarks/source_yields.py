@@ -1,4 +1,4 @@
-"""What do the rule-based teachers make of a benchmark? Tasks read, tasks kept, and correct kernels by level.
+"""What do the rule-based teachers make of a benchmark? Tasks read and kept, correct kernels by level and teacher.
 
     python benchmarks/source_yields.py kernelbench KernelBench --override tasks.scale=0.01 --sample 20
     python benchmarks/source_yields.py tritonbench TritonBench --dialect triton --failures
@@ -50,8 +50,8 @@ def main() -> None:
         "with a correct kernel": {name: sum(task.id in any_right for task in group) for name, group in sample.items()},
     }
     for name in options.teachers:
-        results[f"{name}: proposed"] = len(proposals[name])
-        results[f"{name}: correct"] = len(right[name])
+        for what, ids in (("proposed", proposals[name].keys()), ("correct", right[name])):
+            results[f"{name}: {what}"] = {each: sum(task.id in ids for task in group) for each, group in sample.items()}
     show(results, options)
 
 

@@ -75,7 +75,7 @@ def _multikernelbench(task: Task) -> str:
 def _filter(sample: list[Task]) -> dict[str, Any]:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        reasons = probe_all(sample, FilterSettings(), Path(folder) / "filters.jsonl")
+        reasons = probe_all(sample, len(sample), FilterSettings(), Path(folder) / "filters.jsonl")
     dropped = Counter(reason for reason in reasons.values() if reason)
     return {
         "filtered": len(sample),

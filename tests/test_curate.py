@@ -420,8 +420,10 @@ def test_a_contamination_report_is_taken_along(verified, tmp_path):
         "notes": ["not compared: KernelBench"],
     }
     write_json(verified / "contamination.json", report)
+    (verified / "matches.jsonl").write_text('{"task": "t"}\n')
     folder = curate.run(training_config(tmp_path, "curate.timing=true", "tasks.num_train=6"))
     assert read_json(folder / "contamination.json") == report
+    assert (folder / "matches.jsonl").read_text() == '{"task": "t"}\n'
     page = (folder / "README.md").read_text()
     assert "| heldout | 1 | 2 | 1 | 3 |" in page and "Not compared: KernelBench." in page
 
@@ -452,6 +454,9 @@ def test_shards_are_verified_apart_and_merged(built, tmp_path):
     assert len(list(Ledger(tmp_path / "verified" / "records"))) >= summary["proposals"]
     report = read_json(folder / "contamination.json")
     assert report["tasks"] == sum(read_json(path / "contamination.json")["tasks"] for path in (first, second))
+    for name in ("matches.jsonl", "dropped.jsonl"):
+        joined = "".join((path / name).read_text() for path in (first, second))
+        assert (tmp_path / "verified" / name).read_text() == joined
 
 
 def test_shards_of_two_divisions_are_not_merged(tmp_path):

@@ -1,14 +1,17 @@
 """Tasks, filters, the teacher and the tables of curation (which has its own file)."""
 
+import tempfile
+
 import pytest
 from omegaconf import OmegaConf
 
 from kernelrl import dialects
 from kernelrl.candidate import Candidate, Completion
 from kernelrl.data import sources
+from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.filters import FilterSettings, probe
 from kernelrl.data.graph.chain import CATEGORIES, OPERATORS, category_of, make_task
-from kernelrl.data.stored import StoredColumn, StoredTasks, TasksById
+from kernelrl.data.stored import StoredColumn, StoredTasks, TasksById, store
 from kernelrl.data.tables import DRAWN_COLUMNS, TASK_COLUMNS, iterate_table, read_table, write_table
 from kernelrl.data.teachers import make_teacher
 from kernelrl.errors import UserError
@@ -183,9 +186,33 @@ def test_stored_tasks_are_a_sequence_that_is_read_from_disk(tmp_path):
     train, heldout = (StoredTasks(tmp_path / "tasks.parquet", split) for split in ("train", "heldout"))
     assert (len(train), len(heldout)) == (6, 3)
     assert list(heldout) == [tasks[2], tasks[5], tasks[8]] == list(heldout)
-    assert (train[0], train[-1], heldout[1:]) == (tasks[0], tasks[7], [tasks[5], tasks[8]])
+    assert (train[0], train[-1], train[1:3]) == (tasks[0], tasks[7], [tasks[1], tasks[3]])
+    assert isinstance(train[1::2], StoredTasks) and list(train[1::2][1:]) == [tasks[4], tasks[7]]
+    assert (len(train[1::2]), len(heldout[3:])) == (3, 0)
     with pytest.raises(IndexError):
         train[6]
+
+
+def test_tasks_are_stored_as_long_as_somebody_needs_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    task = Task(id="t", source="x = 1\n")
+    train, heldout = store([("train", task), ("heldout", task), ("train", task)])
+    del heldout
+    last = train[1:]
+    del train
+    assert list(last) == [task] and list(tmp_path.iterdir())
+    del last
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_map_on_disk_is_a_mapping():
+    found = DiskMap()
+    found["b"], found["a"] = 1, None
+    assert found == {"a": None, "b": 1} and list(found) == ["a", "b"] and len(found) == 2
+    assert found.setdefault("b", 2) == 1 and found.pop("b") == 1 and "b" not in found
+    assert found.add("c") and not found.add("c") and not found.add("a")
+    with pytest.raises(KeyError):
+        del found["b"]
 
 
 def test_tasks_and_texts_are_found_on_disk_in_any_order(tmp_path):
@@ -194,7 +221,7 @@ def test_tasks_and_texts_are_found_on_disk_in_any_order(tmp_path):
     path = tmp_path / "tasks.parquet"
     write_table(path, ({"split": "train", "task": task.model_dump_json()} for task in tasks), DRAWN_COLUMNS)
     found, texts = TasksById(path), StoredColumn(path, "task")
-    assert len(found) == len(texts) == 2500 and list(found) == [task.id for task in tasks]
+    assert len(found) == len(texts) == 2500 and set(found) == {task.id for task in tasks}
     for number in (0, 999, 1000, 2499, 1999, 3):
         assert found[f"t{number}"] == tasks[number] and texts[number] == tasks[number].model_dump_json()
     with pytest.raises(KeyError):

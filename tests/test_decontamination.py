@@ -63,7 +63,7 @@ def settings(tmp_path_factory) -> Settings:
 
 
 def kinds(first: Task, second: Task, settings: Settings) -> list[str]:
-    return [match.kind for match in find([first], [Benchmark("benchmark", (second,))], settings).matches]
+    return [match.kind for match in find([first], [Benchmark("benchmark", (second,))], settings, {})]
 
 
 @pytest.mark.slow
@@ -76,10 +76,11 @@ def test_a_rewritten_task_is_found(settings):
     ]
     variants = [variant for original in originals for variant in rewrites.all_of(original)]
     assert {variant.id.partition("#")[2] for variant in variants} == {*rewrites.WAYS, "everything", "functional_form"}
-    findings = find(variants, [Benchmark("benchmark", tuple(originals))], settings)
-    found = {match.task for match in findings.matches if match.task.partition("#")[0] == match.benchmark_task}
+    untraced = {}
+    matches = find(variants, [Benchmark("benchmark", tuple(originals))], settings, untraced)
+    found = {match.task for match in matches if match.task.partition("#")[0] == match.benchmark_task}
     assert [variant.id for variant in variants if variant.id not in found] == []
-    assert not findings.untraced
+    assert not untraced
 
 
 def test_tasks_with_other_operators_are_left_alone(settings):
@@ -88,7 +89,7 @@ def test_tasks_with_other_operators_are_left_alone(settings):
     tasks = [make_task(ops, 64, 32) for ops in compositions]
     for number, each in enumerate(tasks):
         others = Benchmark("others", (*tasks[:number], *tasks[number + 1 :], *module_tasks.hand_written()))
-        assert find([each], [others], settings).matches == []
+        assert not list(find([each], [others], settings, {}))
 
 
 @pytest.mark.parametrize(
@@ -112,21 +113,21 @@ def test_a_small_edit_of_a_long_program_is_a_near_duplicate(settings):
 
 def test_a_common_place_operator_is_reported_and_not_dropped(settings):
     small, large = task("small", "return torch.relu(x)"), task("large", "return F.relu(x)", size=64)
-    [match] = find([small], [Benchmark("benchmark", (large,))], settings).matches
+    [match] = find([small], [Benchmark("benchmark", (large,))], settings, {})
     assert (match.kind, match.operators, match.same_sizes, match.drop) == ("graph", 1, False, False)
-    [match] = find([small], [Benchmark("benchmark", (task("b", "return x.relu()"),))], settings).matches
+    [match] = find([small], [Benchmark("benchmark", (task("b", "return x.relu()"),))], settings, {})
     assert match.same_sizes and match.drop
     strict = settings.model_copy(update={"min_operators": 1})
-    assert find([small], [Benchmark("benchmark", (large,))], strict).dropped == {"small"}
+    assert [match.drop for match in find([small], [Benchmark("benchmark", (large,))], strict, {})] == [True]
     sized = settings.model_copy(update={"sizes": True, "kinds": frozenset({"ast", "graph"})})
-    assert find([small], [Benchmark("benchmark", (large,))], sized).matches == []
+    assert not list(find([small], [Benchmark("benchmark", (large,))], sized, {}))
 
 
 def test_only_the_kinds_that_are_asked_for(settings):
     one, other = task("a", "return torch.relu(x) + y"), task("b", "return y + F.relu(x)", size=64)
     report_only = settings.model_copy(update={"drop": frozenset({"exact"})})
-    findings = find([one], [Benchmark("benchmark", (other,))], report_only)
-    assert [match.kind for match in findings.matches] == ["graph"] and not findings.dropped
+    [match] = find([one], [Benchmark("benchmark", (other,))], report_only, {})
+    assert match.kind == "graph" and not match.drop
     assert kinds(one, other, settings.model_copy(update={"kinds": frozenset({"exact", "ast"})})) == []
 
 
@@ -196,10 +197,14 @@ def test_what_cannot_be_traced_is_reported_and_harms_nobody(tmp_path):
     }
     tasks = [task("fine", "return torch.relu(x) + y"), *(task(name, body) for name, body in bad.items())]
     tasks.append(Task(id="unparsable", source="def ("))
-    findings = find(tasks, [Benchmark("benchmark", tuple(tasks))], settings)
-    assert {name for _, name in findings.untraced} == {*bad, "unparsable"}
-    assert "died" in findings.untraced["train", "crash"] and "time" in findings.untraced["train", "hang"]
-    assert {(match.task, match.kind) for match in findings.matches if match.task == match.benchmark_task} >= {
+    untraced = {}
+    matches = list(find(tasks, [Benchmark("benchmark", tuple(tasks))], settings, untraced))
+    assert {name for _, name in untraced} == {*bad, "unparsable"}
+    assert "died" in untraced["train", "crash"] and "time" in untraced["train", "hang"]
+    assert [match.task for match in matches] == sorted(
+        (match.task for match in matches), key=[it.id for it in tasks].index
+    )
+    assert {(match.task, match.kind) for match in matches if match.task == match.benchmark_task} >= {
         (it.id, "exact") for it in tasks
     }
 
@@ -208,16 +213,19 @@ def test_data_dependent_programs_are_traced_on_real_tensors():
     assert "relu" in trace(program("return torch.relu(x) if x.sum() > -1e9 else x")).labels
 
 
-def test_apply_keeps_the_others_and_writes_what_it_dropped(tmp_path, settings):
+def test_apply_names_what_to_drop_and_writes_why(tmp_path, settings):
     words = [f"decontamination.cache_dir={settings.cache_dir}", "decontamination.known=[]"]
     cfg = compose_config("curate", words).decontamination
     leaked, fine = task("leaked", "return torch.relu(x) + y"), task("fine", "return torch.tanh(x) @ y.T")
     heldout = Benchmark("held-out", (task("theirs", "return y + x.relu()", size=32),))
-    kept, report = decontamination.apply([leaked, fine], [heldout], cfg, tmp_path)
-    assert kept == [fine]
+    dropped, report = decontamination.apply([leaked, fine, leaked], [heldout], cfg, tmp_path)
+    assert dropped == {"leaked"} and (report["tasks"], report["matched"], report["dropped"]) == (2, 1, 1)
+    [match] = [json.loads(line) for line in (tmp_path / "matches.jsonl").read_text().splitlines()]
+    assert (match["task"], match["benchmark_task"], match["drop"]) == ("leaked", "theirs", True)
     assert report == json.loads((tmp_path / "contamination.json").read_text())
     assert [Task.model_validate_json(it) for it in (tmp_path / "contaminated.jsonl").read_text().splitlines()] == [
-        leaked
+        leaked,
+        leaked,
     ]
     assert "not compared: KernelBench, MultiKernelBench, TritonBench, robust-kbench" in report["notes"]
     [entry] = report["benchmarks"]
@@ -235,7 +243,7 @@ KNOWN = program("return F.softmax(torch.matmul(x, y.T).relu(), dim=1)", inputs="
 def known(tmp_path, monkeypatch, settings):
     """The file of known benchmarks, with one task in it."""
     header = {"torch": torch.__version__, "shingle": 3, "permutations": 128, "revisions": {"KernelBench": None}}
-    ((_, fingerprint),) = fingerprint_all([KNOWN], settings, "fingerprints")
+    ((_, fingerprint),) = fingerprint_all([Task(id="1", source=KNOWN)], settings, "fingerprints")
     write_known(tmp_path / "known.gz", header, [("KernelBench", Task(id="1", source=""), fingerprint)])
     monkeypatch.setattr(known_benchmarks, "FILE", tmp_path / "known.gz")
     read_known.cache_clear()
@@ -243,21 +251,22 @@ def known(tmp_path, monkeypatch, settings):
     read_known.cache_clear()
 
 
-def test_known_benchmarks_are_compared_without_their_programs(known):
+def test_known_benchmarks_are_compared_without_their_programs(known, tmp_path):
     """A task of one is found by its text, its graph and as a part; what was taken from it on purpose is kept."""
     same = Task(id="same", source=KNOWN)
     own = same.model_copy(update={"id": "own", "origin": "kernelbench"})
     other = task("other", "z = x @ y.T\nreturn torch.softmax(torch.relu(z), 1)", size=24)
     larger = task("larger", "z = torch.tanh(x) @ y.T\nreturn torch.softmax(torch.relu(z), 1) * 2")
     fine = task("fine", "return torch.tanh(x) @ y.T")
-    kept, report = decontamination.compare([same, own, other, larger, fine], [], known)
-    assert {match["task"]: match["kind"] for match in report["matches"]} == {
+    dropped, report = decontamination.apply([same, own, other, larger, fine], [], known, tmp_path)
+    matches = [json.loads(line) for line in (tmp_path / "matches.jsonl").read_text().splitlines()]
+    assert {match["task"]: match["kind"] for match in matches} == {
         "same": "exact",
         "own": "exact",
         "other": "graph",
         "larger": "part",
     }
-    assert [task.id for task in kept] == ["own", "larger", "fine"]
+    assert dropped == {"same", "other"}
     assert (
         "the training set itself is taken from a known benchmark, and kept: 1 matches with KernelBench"
         in (report["notes"])

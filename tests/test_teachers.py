@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 
 import pytest
 from omegaconf import OmegaConf
@@ -405,6 +406,19 @@ def test_inductors_kernels_stand_alone(dialect, kept_executor, executor_cache):
         candidate = Candidate(source=proposal.source, dialect=dialect)
         requests.append(Request(task=task, candidate=candidate, dialect=dialect))
     assert judge(requests, kept_executor, executor_cache) == {task.id: "correct" for task in tasks}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", ["cpp", "triton"])
+def test_inductors_reasoning_names_what_its_kernel_names(dialect):
+    """An array of 64 x 96 floats has 24.6 kB: two operators read one and write one each, one step does it once."""
+    plain = Task(id="plain", source=program("x * 0.5 + 1.0", MATRIX))
+    hidden = Task(id="hidden", source=CONVERTIBLE["hidden_shape"])
+    (_, first), (_, second) = inductor(dialect).proposals([plain, hidden], dialect)
+    assert "Run one by one they would move 98.3 kB through memory; in 1 step it is 49.2 kB." in first.reasoning
+    reasoning, source = second.reasoning, second.source
+    assert "x.shape[0] may differ from call to call" in reasoning and not re.search(r"\bs\d+\b", reasoning)
+    assert set(re.findall(r"\bbuf\d+\b", reasoning)) <= set(re.findall(r"\bbuf\d+\b", source))
 
 
 @pytest.mark.slow

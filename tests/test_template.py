@@ -150,6 +150,17 @@ def test_the_traffic_that_reasoning_states_is_that_of_the_schedule():
     assert re.search(r"[\d.]+ kB", first.reasoning) and "step 1" in first.reasoning
 
 
+def test_reasoning_counts_every_sum_and_says_what_is_only_copied():
+    """Sums along a middle axis are one for each place of the other axes; a weight that is transposed is traffic."""
+    middle = task("return x.sum(1)", "torch.randn(2, 32, 16, 16)")
+    for dialect in DIALECTS:
+        assert "over 2 x 16 x 16, the sum of 32 each" in propose(middle, dialect)[0].reasoning
+    tiled = propose(PROGRAMS["matmul"])[0].reasoning
+    assert "1. linear: over 40 x 24, a copy in the order of later reads." in tiled
+    assert "over x.shape[0], summing 40 products for each of 24 neighbours" in tiled
+    assert "3.1 kB more than a loop for each operator would" in tiled
+
+
 def test_the_blocks_that_reasoning_states_are_those_of_the_kernel():
     fastest, *_ = propose(PROGRAMS["matmul"], "triton")
     m, n, k = (int(re.search(rf"\b{name}=(\d+)", fastest.source).group(1)) for name in "MNK")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from pathlib import Path
 
 from kernelrl.commands.arguments import Parser
@@ -11,6 +12,7 @@ from kernelrl.configs import compose_config
 from kernelrl.console import console, make_console, set_up_logging
 from kernelrl.data import decontamination
 from kernelrl.data.decontamination.report import match_table, summary_table
+from kernelrl.data.tables import read_json_lines
 from kernelrl.errors import UserError
 from kernelrl.stage_folder import require_writable
 
@@ -29,8 +31,9 @@ main overrides:
   decontamination.near_threshold=X         share of token shingles from which programs are near-duplicates (0.8)
 
 exit code: 0 nothing to drop, 1 training tasks to drop, 2 bad usage, 3 the machine failed.
-The JSON is the report (docs/data-decontamination.md). --output writes it to FOLDER/contamination.json, the tasks to
-keep to FOLDER/tasks.jsonl and those to drop to FOLDER/contaminated.jsonl.
+The JSON is the report with the matches (docs/data-decontamination.md). --output writes the report to
+FOLDER/contamination.json, the matches to FOLDER/matches.jsonl, the tasks to keep to FOLDER/tasks.jsonl and those to
+drop to FOLDER/contaminated.jsonl.
 
 examples:
   kernelrl decontaminate outputs/toy/data/tasks_train.parquet KernelBench/KernelBench
@@ -53,16 +56,20 @@ def main(arguments: list[str]) -> int:
         require_writable(options.output, "name another folder for --output")
     tasks = decontamination.read_tasks(paths[0])
     benchmarks = [decontamination.read_benchmark(path) for path in paths[1:]]
-    kept, report = decontamination.compare(tasks, benchmarks, cfg)
+    with tempfile.TemporaryDirectory() as nowhere:
+        folder = Path(options.output or nowhere)
+        dropped, report = decontamination.apply(tasks, benchmarks, cfg, folder)
+        matches = [match for _, match in read_json_lines(folder / decontamination.MATCHES)]
     if options.output is not None:
-        decontamination.write(Path(options.output), tasks, report, kept)
+        kept = [task for task in tasks if task.id not in dropped]
+        decontamination.write_tasks(folder / "tasks.jsonl", kept)
         console.print(f"{len(kept)} tasks kept, {report['dropped']} dropped, in {options.output}", highlight=False)
     if options.json:
-        print(json.dumps(report, indent=2, ensure_ascii=False))
+        print(json.dumps(report | {"matches": matches}, indent=2, ensure_ascii=False))
     else:
         out = make_console()
-        if report["matches"]:
-            out.print(match_table(report))
+        if matches:
+            out.print(match_table(matches))
         out.print(summary_table(report))
     return 1 if report["dropped"] else 0
 

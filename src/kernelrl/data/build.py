@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter, defaultdict
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from statistics import mean
 from sys import intern
@@ -21,12 +23,15 @@ from typing import Any
 from omegaconf import DictConfig
 
 from kernelrl.data import card, manifest
+from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.preferences import labels, pairs, refinements
 from kernelrl.data.selection import Pool, Select, Selection, Triple
 from kernelrl.data.stored import StoredColumn, StoredTasks, TasksById
 from kernelrl.data.tables import (
+    CONTAMINATION,
     LABEL_COLUMNS,
     LABELS_TRAIN,
+    MATCHES,
     PREFERENCE_COLUMNS,
     PREFERENCES_TRAIN,
     PROPOSALS,
@@ -116,8 +121,9 @@ def build(
         else:
             (folder / name).unlink()
     _write_dropped(verified, proposals, chosen, cfg.curate.min_reasoning, folder / DROPPED)
-    if (verified / card.CONTAMINATION).exists():
-        shutil.copy(verified / card.CONTAMINATION, folder)
+    for name in (CONTAMINATION, MATCHES):
+        if (verified / name).exists():
+            shutil.copy(verified / name, folder)
     summary = (
         read_figures(verified)
         | _count(proposals, selection, chosen)
@@ -133,15 +139,15 @@ def build(
 
 @dataclass(frozen=True)
 class _Proposals:
-    """What selection needs to know about the proposals; their texts stay on disk."""
+    """What selection needs to know about the proposals; their texts stay on disk, and what is known of each task."""
 
     train: list[Triple]
     heldout: list[Triple]
-    tokens: list[int]
+    tokens: array[int]
     """Length of every proposal's reasoning, by its row."""
-    difficulty: dict[str, str]
+    difficulty: Mapping[str, str]
     """By task id, where a kernel was proposed."""
-    solved: dict[str, float]
+    solved: Mapping[str, float]
     """The share of a task's judged proposals that are correct, by task id."""
 
 
@@ -151,35 +157,34 @@ def _measure(cfg: DictConfig, verified: Path, tasks: Mapping[str, Task], count_t
     Difficulty is the mean length of the reasonings of all proposals for a task, correct or not (ConCuR, section 6).
     """
     triples: dict[str, list[Triple]] = {"train": [], "heldout": []}
-    lengths: defaultdict[str, list[int]] = defaultdict(list)
-    right: defaultdict[str, list[bool]] = defaultdict(list)
-    tokens: list[int] = []
-    columns = ("split", "task_id", "dialect", "teacher", "kernel_level", "reasoning", "verdict")
-    for index, row in enumerate(iterate_table(verified / PROPOSALS, columns)):
-        id = intern(row["task_id"])  # a row has its own copy of every string
-        tokens.append(count_tokens(row["reasoning"]))
-        lengths[id].append(tokens[-1])
-        if row["verdict"]["status"] not in ("infrastructure", "not_run"):
-            right[id].append(row["verdict"]["status"] == "correct")
-        if row["verdict"]["status"] == "correct" and tokens[-1] >= cfg.curate.min_reasoning:
-            speedup = row["verdict"]["speedup"]
-            triple = Triple(
-                index=index,
-                task_id=id,
-                category=intern(tasks[id].category),
-                dialect=intern(row["dialect"]),
-                tokens=tokens[-1],
-                teacher=intern(row["teacher"]),
-                level=row.get("kernel_level"),
-                speedup=None if speedup is None else Speedup(**speedup),
-            )
-            triples[row["split"]].append(triple)
+    tokens = array("I")
+    difficulty: DiskMap[str] = DiskMap()
+    solved: DiskMap[float] = DiskMap()
     easy, medium = cfg.curate.difficulty
-    means = {task: mean(values) for task, values in lengths.items()}
-    difficulty = {
-        task: "easy" if length < easy else "medium" if length <= medium else "hard" for task, length in means.items()
-    }
-    solved = {task: mean(values) for task, values in right.items()}
+    columns = ("split", "task_id", "dialect", "teacher", "kernel_level", "reasoning", "verdict")
+    for id, rows in groupby(iterate_table(verified / PROPOSALS, columns), key=lambda row: str(row["task_id"])):
+        lengths, right = [], []
+        for row in rows:
+            status, speedup = row["verdict"]["status"], row["verdict"]["speedup"]
+            lengths.append(count_tokens(row["reasoning"]))
+            if status not in ("infrastructure", "not_run"):
+                right.append(status == "correct")
+            if status == "correct" and lengths[-1] >= cfg.curate.min_reasoning:
+                triple = Triple(
+                    index=len(tokens),
+                    task_id=id,
+                    category=intern(tasks[id].category),  # a row has its own copy of every string
+                    dialect=intern(row["dialect"]),
+                    tokens=lengths[-1],
+                    teacher=intern(row["teacher"]),
+                    level=row["kernel_level"] and intern(row["kernel_level"]),
+                    speedup=None if speedup is None else Speedup(**speedup),
+                )
+                triples[row["split"]].append(triple)
+            tokens.append(lengths[-1])
+        difficulty[id] = "easy" if mean(lengths) < easy else "medium" if mean(lengths) <= medium else "hard"
+        if right:
+            solved[id] = mean(right)
     num_train, num_heldout = cfg.curate.num_triples, cfg.curate.num_heldout_triples
     return _Proposals(triples["train"][:num_train], triples["heldout"][:num_heldout], tokens, difficulty, solved)
 
@@ -228,10 +233,10 @@ def _write_dropped(
     verified: Path, proposals: _Proposals, chosen: Mapping[int, str], min_reasoning: int, path: Path
 ) -> None:
     """The tasks that were dropped before verification, and every proposal that is in no split."""
-    triples = {triple.index for triple in (*proposals.train, *proposals.heldout)}
+    shutil.copy(verified / DROPPED, path)
+    triples = {triple.index for triple in proposals.train if triple.index not in chosen}
     kept = {*chosen, *(triple.index for triple in proposals.heldout)}
-    with open(path, "w") as file:
-        file.write((verified / DROPPED).read_text())
+    with open(path, "a") as file:
         for index, row in enumerate(iterate_table(verified / PROPOSALS, ("record", "verdict"))):
             if index not in kept:
                 status = row["verdict"]["status"]

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.parquet as pq
 from huggingface_hub import DatasetCardData
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from kernelrl.data.tables import SFT_TRAIN, iterate_table
+from kernelrl.data.tables import CONTAMINATION, MATCHES, SFT_TRAIN, Row, iterate_table
 from kernelrl.records import write_atomically
 
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-CONTAMINATION = "contamination.json"
 BLUE = "#2a6fb0"
 
 
-class _Figures(NamedTuple):
-    """What the card counts of a row."""
+class _Figures:
+    """What the card counts of the rows; 12 bytes of memory for each."""
 
-    category: str
-    dialect: str
-    tokens: int
-    status: str
-    speedup: float | None
+    def __init__(self) -> None:
+        self.categories, self.statuses = Counter[str](), Counter[str]()
+        self.dialects: set[str] = set()
+        self.tokens = array("I")
+        self.speedups = array("d")
+
+    def add(self, row: Row) -> None:
+        self.categories[row["category"] or "unknown"] += 1
+        self.dialects.add(row["dialect"])
+        self.tokens.append(row["reasoning_tokens"])
+        self.statuses[row["verdict"]["status"]] += 1
+        if row["verdict"]["speedup"]:
+            self.speedups.append(row["verdict"]["speedup"]["median"])
 
 
 def write(folder: Path, name: str, summary: Mapping[str, Any]) -> None:
@@ -38,18 +46,16 @@ def write(folder: Path, name: str, summary: Mapping[str, Any]) -> None:
         name: of the data set.
         summary: the counts of `summary.json`; those that it lacks are left out.
     """
-    rows = [
-        _Figures(row["category"], row["dialect"], row["reasoning_tokens"], row["verdict"]["status"], median)
-        for row in iterate_table(folder / SFT_TRAIN, ("category", "dialect", "reasoning_tokens", "verdict"))
-        for median in [row["verdict"]["speedup"] and row["verdict"]["speedup"]["median"]]
-    ]
+    rows = _Figures()
+    for row in iterate_table(folder / SFT_TRAIN, ("category", "dialect", "reasoning_tokens", "verdict")):
+        rows.add(row)
     plots = _write_plots(folder / "plots", rows, summary)
     tables = {path.stem: pq.ParquetFile(path).metadata.num_rows for path in sorted(folder.glob("*.parquet"))}
     parts = [
-        f"---\n{_front_matter(folder, name, {row.dialect for row in rows}, tables)}\n---",
+        f"---\n{_front_matter(folder, name, rows.dialects, tables)}\n---",
         f"# {name}",
         "PyTorch programs and kernels that replace them, with the reasoning that leads there; both are Python source "
-        f"in KernelBench's format. Kernels were judged by kernelrl's executor: {_statuses(rows)}.",
+        f"in KernelBench's format. Kernels were judged by kernelrl's executor: {_statuses(rows.statuses)}.",
         "## Splits",
         _markdown(("table", "rows"), tables.items()),
         "`sft_*`: conversational prompt and completion. `tasks_*`: prompts, and the task in JSON for the executor. "
@@ -123,8 +129,7 @@ def _markdown(header: Sequence[str], rows: Any) -> str:
     )
 
 
-def _statuses(rows: Iterable[_Figures]) -> str:
-    counts = Counter(row.status for row in rows)
+def _statuses(counts: Counter[str]) -> str:
     return ", ".join(f"{number:,} {status}" for status, number in counts.most_common()) or "none is in this set"
 
 
@@ -163,21 +168,20 @@ def _contamination(path: Path) -> list[str]:
         "## Contamination",
         f"{report['tasks']:,} training tasks were compared. Those that match, by the strongest kind of match:",
         _markdown(("benchmark", "its tasks", *kinds, "dropped"), rows),
-        f"`{path.name}` lists the matches. " + ". ".join(note[0].upper() + note[1:] for note in report["notes"]) + ".",
+        f"`{MATCHES}` lists the matches. " + ". ".join(note[0].upper() + note[1:] for note in report["notes"]) + ".",
     ]
 
 
-def _write_plots(folder: Path, rows: Sequence[_Figures], summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _write_plots(folder: Path, rows: _Figures, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(title, file name) of every plot for which there is something to show."""
     folder.mkdir(parents=True, exist_ok=True)
-    speedups = [row.speedup for row in rows if row.speedup is not None]
     dropped = Counter(summary.get("tasks_dropped", {}))
     dropped.update({status: n for status, n in summary["proposals_by_status"].items() if status != "correct"})
     dropped["not selected"] = summary["verified"] - summary["triples"]
     plots = {
-        "categories": ("Rows by category", _bars(Counter(row.category or "unknown" for row in rows))),
-        "reasoning": ("Length of the reasoning (in tokens)", _histogram([row.tokens for row in rows])),
-        "speedups": ("Speedup over eager PyTorch (median)", _histogram(speedups)),
+        "categories": ("Rows by category", _bars(rows.categories)),
+        "reasoning": ("Length of the reasoning (in tokens)", _histogram(rows.tokens)),
+        "speedups": ("Speedup over eager PyTorch (median)", _histogram(rows.speedups)),
         "dropped": ("What was dropped, and why", _bars(+dropped)),
     }
     written = []

@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from kernelrl.data.decontamination import Benchmark
 from kernelrl.data.licences import is_allowed
 from kernelrl.data.selection import make_selector
 from kernelrl.data.shards import Shard
-from kernelrl.data.stored import StoredTasks
+from kernelrl.data.stored import StoredTasks, store
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, PROPOSALS, TASKS, Row, verdict_columns, write_table
 from kernelrl.data.teachers import Asked, Teacher, make_teacher
 from kernelrl.data.tokens import make_counter
@@ -39,7 +40,7 @@ from kernelrl.executor.api import deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.policies.backends.settings import NOT_DECIDING
 from kernelrl.policies.prompts import build_prompt
-from kernelrl.records import Ledger, digest, write_atomically
+from kernelrl.records import Ledger, digest
 from kernelrl.stage_folder import DONE, SETTINGS, is_done, open_stage, read_figures, read_settings
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
@@ -150,7 +151,7 @@ def _verified(cfg: DictConfig, shard: Shard | None) -> Path:
     split = sources.load(cfg.tasks)
     build_prompt(split.train[0], cfg.dialect, cfg.prompt.style)
     with open_stage("curate", folder, settings) as stage:
-        revisions.require_same(stage.path, {task.revision for task in (*split.train, *split.heldout)})
+        revisions.require_same(stage.path, (task.revision for task in chain(split.train, split.heldout)))
         proposals = stage.path / PROPOSALS
         task_figures = _draw_tasks(cfg, split, shard, stage.path)
         del split  # from here on tasks are read from their file
@@ -191,40 +192,51 @@ def _executor_settings(cfg: DictConfig) -> dict[str, Any]:
 
 
 def _draw_tasks(cfg: DictConfig, whole: sources.TaskSplit, shard: Shard | None, folder: Path) -> dict[str, Any]:
-    """Write the tasks that are worth it to `tasks.parquet`, the others to `dropped.jsonl` with a reason; the counts."""
+    """Write the tasks that are worth it to `tasks.parquet`, the others to `dropped.jsonl` with a reason; the counts.
+
+    Training tasks are read from where the source has them, pass by pass; held-out tasks are all in memory, since every
+    training task is compared with each.
+    """
     split = whole if shard is None else shard.split(whole)
     settings = read_node(filters.FilterSettings, cfg.filters, "filters")
-    probed = filters.probe_all([*split.heldout, *split.train], settings, folder / "filters.jsonl")
-    why = {task: f"filter: {reason}" for task, reason in probed.items() if reason}
-    if cfg.curate.licences is not None:
-        why |= {task.id: "licence" for task in split.train if not is_allowed(task.licence, cfg.curate.licences)}
-    heldout = _first([task for task in split.heldout if task.id not in why], split.num_heldout, why)
-    kept_apart = heldout if shard is None else whole.heldout  # what other shards hold out is not known here
-    held_compositions = {_composition(task) for task in kept_apart}
-    why = {task.id: "held-out composition" for task in split.train if _composition(task) in held_compositions} | why
-    passing = [task for task in split.train if task.id not in why]
-    clean, _ = decontamination.apply(passing, [Benchmark("heldout", tuple(kept_apart))], cfg.decontamination, folder)
-    kept = {task.id for task in clean}
-    why |= {task.id: "contaminated" for task in passing if task.id not in kept}
-    train = _first(clean, split.num_train, why)
+    number = len(split.heldout) + len(split.train)
+    filtered = filters.probe_all(chain(split.heldout, split.train), number, settings, folder / "filters.jsonl")
+    dropped = Counter[str]()
 
-    chosen = (("train", train), ("heldout", heldout))
-    rows = ({"split": name, "task": task.model_dump_json()} for name, tasks in chosen for task in tasks)
-    write_table(folder / TASKS, rows, DRAWN_COLUMNS)
-    drawn = [*split.train, *split.heldout]
-    lines = [dropped_line("task", task.id, why[task.id]) for task in drawn if task.id in why]
-    write_atomically(folder / DROPPED, "".join(lines))
-    counts = Counter(why[task.id] for task in drawn if task.id in why)
-    figures = {"source_skipped": split.skipped, "tasks_drawn": len(drawn), "tasks_dropped": dict(counts)}
-    return figures | {"tasks_train": len(train), "tasks_heldout": len(heldout)}
+    def keep(tasks: Iterable[Task], wanted: int | None, find_fault: Callable[[Task], str | None]) -> Iterator[Task]:
+        """The first tasks without a fault; the others are written down with theirs."""
+        kept = 0
+        for task in tasks:
+            why = find_fault(task) or ("more than wanted" if kept == wanted else None)
+            if why is None:
+                kept += 1
+                yield task
+            else:
+                dropped[why] += 1
+                file.write(dropped_line("task", task.id, why))
 
+    def fails_filter(task: Task) -> str | None:
+        reason = filtered[task.id]
+        return None if reason is None else f"filter: {reason}"
 
-def _first(tasks: list[Task], number: int | None, why: dict[str, str]) -> list[Task]:
-    """The tasks that are wanted; the reasons of the others are added to `why`."""
-    if number is None:
-        return tasks
-    why |= {task.id: "more than wanted" for task in tasks[number:]}
-    return tasks[:number]
+    def is_unfit(task: Task) -> str | None:
+        if cfg.curate.licences is not None and not is_allowed(task.licence, cfg.curate.licences):
+            return "licence"
+        return fails_filter(task) or ("held-out composition" if _composition(task) in held_compositions else None)
+
+    with open(folder / DROPPED, "w") as file:
+        heldout = list(keep(split.heldout, split.num_heldout, fails_filter))
+        kept_apart = heldout if shard is None else whole.heldout  # what other shards hold out is not known here
+        held_compositions = {_composition(task) for task in kept_apart}
+        passing, _ = store(("train", task) for task in keep(split.train, None, is_unfit))
+        benchmark = Benchmark("heldout", tuple(kept_apart))
+        contaminated, _ = decontamination.apply(passing, [benchmark], cfg.decontamination, folder)
+        train = keep(passing, split.num_train, lambda task: "contaminated" if task.id in contaminated else None)
+        chosen = chain((("train", task) for task in train), (("heldout", task) for task in heldout))
+        rows = ({"split": name, "task": task.model_dump_json()} for name, task in chosen)
+        num_tasks = write_table(folder / TASKS, rows, DRAWN_COLUMNS)
+    figures = {"source_skipped": split.skipped, "tasks_drawn": number, "tasks_dropped": dict(dropped)}
+    return figures | {"tasks_train": num_tasks - len(heldout), "tasks_heldout": len(heldout)}
 
 
 def _composition(task: Task) -> object:

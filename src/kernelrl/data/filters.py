@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +18,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch.utils._pytree import tree_leaves
 
-from kernelrl.console import track
+from kernelrl.console import Tracker, track
 from kernelrl.data.decontamination.program import normalise
+from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.idle import find_idle
 from kernelrl.data.workers import Limits, Lost, run_apart
-from kernelrl.records import write_atomically
 from kernelrl.task import Task
 
 DropReason = Literal[
@@ -71,42 +71,51 @@ class FilterSettings(BaseModel):
     """Run the task under `torch.compile` too and compare; 10 s and more a task on a CPU."""
 
 
-def probe_all(tasks: Sequence[Task], settings: FilterSettings, results: Path) -> dict[str, DropReason | None]:
-    """Probe tasks in parallel.
+def probe_all(
+    tasks: Iterable[Task], number: int, settings: FilterSettings, results: Path
+) -> DiskMap[DropReason | None]:
+    """Probe tasks in parallel, reading no further ahead than the workers need.
 
     Args:
+        number: of the tasks.
         results: file with one JSON line per probed task; those in it already are not probed again.
 
     Returns:
         Why to drop each task, by task id; None: keep it.
     """
     reasons = _read_results(results)
-    duplicates = set() if "duplicate" in settings.ignore else _duplicates(tasks)
-    missing = [task for task in tasks if task.id not in reasons and task.id not in duplicates]
-    with open(results, "a") as file, track(len(missing), "checking tasks") as progress:
-        for task, reason in _probe(missing, settings):
+    with open(results, "a") as file, track(number, "checking tasks") as progress:
+        for task, reason in _probe(_missing(tasks, settings, reasons, progress), settings):
             reasons[task.id] = reason
             file.write(json.dumps({"task_id": task.id, "drop": reason}) + "\n")
             file.flush()
             progress.advance()
-    return reasons | dict.fromkeys(duplicates, "duplicate")
+    return reasons
 
 
-def _duplicates(tasks: Sequence[Task]) -> set[str]:
-    seen: set[str] = set()
-    found = set()
+def _missing(
+    tasks: Iterable[Task], settings: FilterSettings, reasons: DiskMap[DropReason | None], progress: Tracker
+) -> Iterator[Task]:
+    """The tasks to probe. Duplicates are noted among the reasons; of equal tasks the first is probed."""
+    programs: DiskMap[None] = DiskMap()
     for task in tasks:
-        try:
-            program = normalise(task.source).sizes
-        except Exception:  # whatever an odd program breaks, it is compared as text
-            program = task.source
-        if program in seen:
-            found.add(task.id)
-        seen.add(program)
-    return found
+        if "duplicate" not in settings.ignore and not programs.add(_program(task.source)):
+            reasons[task.id] = "duplicate"
+        elif task.id not in reasons:
+            yield task
+            continue
+        progress.advance()
 
 
-def _probe(tasks: Sequence[Task], settings: FilterSettings) -> Iterator[tuple[Task, DropReason | None]]:
+def _program(source: str) -> str:
+    """The same for programs that differ in names, layout and dead code only."""
+    try:
+        return normalise(source).sizes
+    except Exception:  # whatever an odd program breaks, it is compared as text
+        return source
+
+
+def _probe(tasks: Iterable[Task], settings: FilterSettings) -> Iterator[tuple[Task, DropReason | None]]:
     """Tasks and why to drop them, as they come."""
     limits = Limits(settings.timeout_s + GRACE_S, settings.memory_mb)
     lost: dict[str, DropReason] = {
@@ -233,11 +242,15 @@ def _share_apart(a: torch.Tensor, b: torch.Tensor, settings: FilterSettings) -> 
     return 1.0 - float(close.double().mean())
 
 
-def _read_results(path: Path) -> dict[str, DropReason | None]:
-    if not path.exists():
-        return {}
-    text = path.read_text()
-    whole = text[: text.rfind("\n") + 1]  # a killed run may leave half a line
-    if whole != text:
-        write_atomically(path, whole)
-    return {entry["task_id"]: entry["drop"] for entry in map(json.loads, whole.splitlines())}
+def _read_results(path: Path) -> DiskMap[DropReason | None]:
+    reasons: DiskMap[DropReason | None] = DiskMap()
+    whole = 0
+    with open(path, "ab+") as file:
+        file.seek(0)
+        for line in file:
+            if line.endswith(b"\n"):
+                entry = json.loads(line)
+                reasons[entry["task_id"]] = entry["drop"]
+                whole += len(line)
+        file.truncate(whole)  # a killed run may leave half a line
+    return reasons

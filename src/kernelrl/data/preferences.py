@@ -8,11 +8,12 @@ wrong answer, its verdict as a policy hears it (`strategies/feedback.py`), and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from kernelrl.candidate import Completion
+from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.tables import PROPOSALS, Row, iterate_table
 from kernelrl.policies.prompts import build_prompt
 from kernelrl.records import Ledger
@@ -65,12 +66,13 @@ def refinements(verified: Path, tasks: Mapping[str, Task], style: str) -> Iterat
     The right kernel is the best of the same teacher where it has one, so that the reasoning goes on as it began. A
     conversation is what `strategy=refine` asks with: of the wrong turn the reasoning is dropped.
     """
-    heard = _feedback(verified, {wrong["record"] for wrong, _ in _attempts(verified)})
+    heard = _feedback(verified, (wrong["record"] for wrong, _ in _attempts(verified)))
     for wrong, right in _attempts(verified):
-        if wrong["record"] not in heard:
+        feedback = heard[wrong["record"]]
+        if feedback is None:
             continue  # its line in the ledger is torn
         about = _about(wrong, tasks, style)
-        turns = [assistant(Completion.parse(wrong["completion"]).answer.strip()), user(heard[wrong["record"]])]
+        turns = [assistant(Completion.parse(wrong["completion"]).answer.strip()), user(feedback)]
         yield about | {
             "prompt": [*about["prompt"], *turns],
             "completion": [assistant(right["completion"])],
@@ -91,14 +93,16 @@ def _attempts(verified: Path) -> Iterator[tuple[Row, Row]]:
                 yield row, max(same_teacher or correct, key=_low)
 
 
-def _feedback(verified: Path, wanted: set[str]) -> dict[str, str]:
-    """What a policy hears of attempts, by their record."""
+def _feedback(verified: Path, wanted: Iterable[str]) -> DiskMap[str | None]:
+    """What a policy hears of attempts, by their record; None where the ledger has none."""
+    heard: DiskMap[str | None] = DiskMap()
+    for id in wanted:
+        heard.add(id)
     tell = Feedback()
-    return {
-        record.id: f"{tell(record.verdict, Completion.parse(record.completion).source)}\n\n{AGAIN}"
-        for record in (Ledger(verified / "records") if wanted else ())
-        if record.id in wanted
-    }
+    for record in Ledger(verified / "records") if len(heard) else ():
+        if record.id in heard:
+            heard[record.id] = f"{tell(record.verdict, Completion.parse(record.completion).source)}\n\n{AGAIN}"
+    return heard
 
 
 def _questions(verified: Path) -> Iterator[list[Row]]:

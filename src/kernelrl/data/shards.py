@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelrl.data.build import DROPPED
-from kernelrl.data.card import CONTAMINATION
 from kernelrl.data.sources import TaskSplit
 from kernelrl.data.tables import (
+    CONTAMINATION,
     DRAWN_COLUMNS,
+    MATCHES,
     PROPOSAL_COLUMNS,
     PROPOSALS,
     TASKS,
@@ -29,7 +30,7 @@ from kernelrl.data.tables import (
 )
 from kernelrl.errors import UserError
 from kernelrl.records import shards as ledger_files
-from kernelrl.records import write_atomically, write_json
+from kernelrl.records import write_json
 from kernelrl.stage_folder import is_done, open_stage, read_figures
 
 
@@ -88,7 +89,8 @@ def merge(verified: Path, settings: Mapping[str, Any]) -> Path:
             return stage.path
         write_table(stage.path / TASKS, _rows(folders, TASKS), DRAWN_COLUMNS)
         write_table(stage.path / PROPOSALS, _rows(folders, PROPOSALS), PROPOSAL_COLUMNS)
-        write_atomically(stage.path / DROPPED, "".join((folder / DROPPED).read_text() for folder in folders))
+        for name in (DROPPED, MATCHES):
+            _join([folder / name for folder in folders if (folder / name).exists()], stage.path / name)
         for folder in folders:
             for file in ledger_files(folder / "records"):
                 (stage.path / "records").mkdir(exist_ok=True)
@@ -122,6 +124,13 @@ def _find(verified: Path, settings: Mapping[str, Any]) -> list[Path]:
         with open_stage("curate", shard.folder(verified), {**settings, "shard": str(shard)}):
             pass  # it compares the settings
     return [shard.folder(verified) for shard in every]
+
+
+def _join(files: list[Path], path: Path) -> None:
+    with open(path, "wb") as joined:
+        for file in files:
+            with open(file, "rb") as opened:
+                shutil.copyfileobj(opened, joined)
 
 
 def _rows(folders: list[Path], name: str) -> Iterator[Row]:

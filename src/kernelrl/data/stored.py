@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
 from pathlib import Path
@@ -11,7 +14,8 @@ from typing import overload
 
 import pyarrow.parquet as pq
 
-from kernelrl.data.tables import iterate_table
+from kernelrl.data.disk_map import DiskMap
+from kernelrl.data.tables import DRAWN_COLUMNS, TASKS, iterate_table, write_table
 from kernelrl.task import Task
 
 
@@ -20,35 +24,64 @@ class StoredTasks(Sequence[Task]):
 
     Args:
         table: columns `split` and `task` (`DRAWN_COLUMNS`).
+        every: only each so manieth task, from `first` on.
+        owner: lives as long as the tasks do.
     """
 
-    def __init__(self, table: Path, split: str):
-        self._table, self._split = table, split
+    def __init__(self, table: Path, split: str, first: int = 0, every: int = 1, owner: object = None):
+        self._table, self._split, self._first, self._every, self._owner = table, split, first, every, owner
 
     def __iter__(self) -> Iterator[Task]:
-        for row in iterate_table(self._table, ("split", "task")):
-            if row["split"] == self._split:
-                yield Task.model_validate_json(row["task"])
+        return (Task.model_validate_json(text) for text in islice(self._texts(), self._first, None, self._every))
 
     def __len__(self) -> int:
         return self._number
 
     @cached_property
     def _number(self) -> int:
-        return sum(row["split"] == self._split for row in iterate_table(self._table, ("split",)))
+        whole = sum(row["split"] == self._split for row in iterate_table(self._table, ("split",)))
+        return len(range(self._first, whole, self._every))
+
+    def _texts(self) -> Iterator[str]:
+        rows = iterate_table(self._table, ("split", "task"))
+        return (row["task"] for row in rows if row["split"] == self._split)
 
     @overload
     def __getitem__(self, index: int) -> Task: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Task]: ...
-    def __getitem__(self, index: int | slice) -> Task | list[Task]:
-        """By reading the file up to there."""
+    def __getitem__(self, index: slice) -> Sequence[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | Sequence[Task]:
+        """By reading the file up to there; with a slice that goes to the end, what is on disk stays there."""
         places = range(len(self))[index]
         if isinstance(places, int):
             return next(islice(self, places, None))
+        if places.stop >= len(self) and places.step > 0:
+            first = self._first + places.start * self._every
+            return StoredTasks(self._table, self._split, first, self._every * places.step, self._owner)
         wanted = set(places)
         found = {place: task for place, task in enumerate(self) if place in wanted}
         return [found[place] for place in places]
+
+
+def store(tasks: Iterable[tuple[str, Task]]) -> tuple[StoredTasks, StoredTasks]:
+    """Training and held-out tasks in a temporary file, which is deleted when neither is needed any more.
+
+    Args:
+        tasks: `train` or `heldout`, and the task.
+    """
+    folder = _Folder(tempfile.mkdtemp(prefix="kernelrl-tasks-"))
+    rows = ({"split": split, "task": task.model_dump_json()} for split, task in tasks)
+    write_table(folder.path / TASKS, rows, DRAWN_COLUMNS)
+    train, heldout = (StoredTasks(folder.path / TASKS, split, owner=folder) for split in ("train", "heldout"))
+    return train, heldout
+
+
+class _Folder:
+    """Is deleted with the object."""
+
+    def __init__(self, path: str):
+        self.path = Path(path)
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
 
 
 class StoredColumn(Mapping[int, str]):
@@ -75,11 +108,13 @@ class StoredColumn(Mapping[int, str]):
 
 
 class TasksById(Mapping[str, Task]):
-    """The tasks of `tasks.parquet` by id; only the ids are in memory, beside one row group."""
+    """The tasks of `tasks.parquet` by id; one row group is in memory: ask for them about in their order."""
 
     def __init__(self, table: Path):
         self._tasks = StoredColumn(table, "task")
-        self._numbers = {Task.model_validate_json(text).id: number for number, text in self._tasks.items()}
+        self._numbers: DiskMap[int] = DiskMap()
+        for number, text in self._tasks.items():
+            self._numbers[Task.model_validate_json(text).id] = number
 
     def __getitem__(self, id: str) -> Task:
         return Task.model_validate_json(self._tasks[self._numbers[id]])

@@ -27,6 +27,8 @@ REFINEMENTS_TRAIN = "refinements_train.parquet"
 """Of a data set folder where there is a row for them."""
 TASKS, PROPOSALS = "tasks.parquet", "proposals.parquet"
 """Files of a folder of verified proposals."""
+CONTAMINATION, MATCHES = "contamination.json", "matches.jsonl"
+"""Files of both: the report of decontamination, and every match, a line each."""
 
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _SPEEDUP = pa.struct([("median", pa.float64()), ("low", pa.float64()), ("high", pa.float64()), ("pairs", pa.int64())])

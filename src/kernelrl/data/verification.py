@@ -13,6 +13,7 @@ from threading import Lock
 
 from kernelrl.candidate import Candidate
 from kernelrl.console import track
+from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.teachers import Proposal, Teacher
 from kernelrl.executor.api import Executor, Request
 from kernelrl.policies.prompts import build_prompt, to_text
@@ -53,7 +54,10 @@ class Verifier:
     def __init__(self, executor: Executor, ledger: Ledger, prompt_style: str, workers: int):
         self._executor, self._ledger, self._style, self._workers = executor, ledger, prompt_style, workers
         self._lock = Lock()
-        self._known = {record.id: record.verdict for record in ledger if record.verdict.status != "infrastructure"}
+        self._known: DiskMap[str] = DiskMap()
+        for record in ledger:
+            if record.verdict.status != "infrastructure":
+                self._known[record.id] = record.verdict.model_dump_json()
         if ledger.skipped:
             log.warning(
                 f"{ledger.folder}: {ledger.skipped} torn or corrupt line(s) skipped; those proposals are judged again"
@@ -106,7 +110,8 @@ class Verifier:
 
     def _judge(self, batch: list[Proposed]) -> list[Verdict]:
         """Verdicts on one task's proposals; those that are new go to the ledger as they come."""
-        verdicts = {each.id: self._known.pop(each.id) for each in batch if each.id in self._known}
+        known = {each.id: self._known.get(each.id) for each in batch}
+        verdicts = {id: Verdict.model_validate_json(text) for id, text in known.items() if text is not None}
         pending = [proposed for proposed in batch if proposed.id not in verdicts]
         requests = [
             Request(

@@ -8,10 +8,12 @@ operators of a larger one: `parts.py`). Fingerprints of well-known benchmarks ar
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,72 +21,81 @@ from omegaconf import DictConfig
 
 from kernelrl.data.decontamination.inputs import Benchmark, read_benchmark, read_tasks
 from kernelrl.data.decontamination.known import read_known
-from kernelrl.data.decontamination.matching import Findings, Match, find
-from kernelrl.data.decontamination.report import make_report
+from kernelrl.data.decontamination.matching import Match, Untraced, find
+from kernelrl.data.decontamination.report import Tally, make_report
 from kernelrl.data.decontamination.settings import Settings, deciding_settings, read_settings
+from kernelrl.data.disk_map import DiskMap
+from kernelrl.data.tables import CONTAMINATION as REPORT
+from kernelrl.data.tables import MATCHES
 from kernelrl.errors import UserError
-from kernelrl.records import write_atomically, write_json
+from kernelrl.records import write_json
 from kernelrl.task import Task
 
 __all__ = [
+    "MATCHES",
+    "REPORT",
     "Benchmark",
-    "Findings",
     "Match",
     "Settings",
     "apply",
-    "compare",
     "deciding_settings",
     "find",
     "read_benchmark",
     "read_settings",
     "read_tasks",
-    "write",
+    "write_tasks",
 ]
 
 log = logging.getLogger(__name__)
-REPORT, KEPT, DROPPED = "contamination.json", "tasks.jsonl", "contaminated.jsonl"
+DROPPED = "contaminated.jsonl"
 
 
 def apply(
-    tasks: Sequence[Task], benchmarks: Sequence[Benchmark], cfg: DictConfig, folder: Path
-) -> tuple[list[Task], dict[str, Any]]:
-    """Take the contaminated tasks out of a training set.
+    tasks: Collection[Task], benchmarks: Sequence[Benchmark], cfg: DictConfig, folder: Path
+) -> tuple[set[str], dict[str, Any]]:
+    """Find the contaminated tasks of a training set. In memory are the benchmarks, and the ids of those tasks.
 
     Args:
-        tasks: of the training set; rows of one id have one source.
+        tasks: of the training set, iterated over several times; rows of one id have one source.
         benchmarks: what the caller has, e.g. its held-out tasks; those that `cfg.benchmarks` names are added.
         cfg: the node `decontamination` of the config.
-        folder: gets `contamination.json` (the report) and `contaminated.jsonl` (the dropped tasks).
+        folder: gets `contamination.json` (the report), `matches.jsonl` (every match, as the fields of `Match`) and
+            `contaminated.jsonl` (the tasks to drop).
 
     Returns:
-        The tasks to keep, in their order, and the report (`report.make_report`).
+        Ids of the tasks to drop, and the report (`report.make_report`).
 
     Raises:
         UserError: a setting, a benchmark's path or format, two benchmarks of one name, two programs of one id.
     """
-    kept, report = compare(tasks, benchmarks, cfg)
-    write(folder, tasks, report)
-    return kept, report
-
-
-def compare(
-    tasks: Sequence[Task], benchmarks: Sequence[Benchmark], cfg: DictConfig
-) -> tuple[list[Task], dict[str, Any]]:
-    """What `apply` does, without writing anything."""
     settings = read_settings(cfg)
     every = [*benchmarks, *(read_benchmark(path) for path in settings.benchmarks)]
     every += _known(settings, {benchmark.name for benchmark in every})
     if repeated := [name for name, count in Counter(it.name for it in every).items() if count > 1]:
         raise UserError(f"two benchmarks are named {repeated[0]!r}; rename a file or folder")
-    distinct: dict[str, Task] = {}
+    programs: DiskMap[str] = DiskMap()
     for task in tasks:
-        if distinct.setdefault(task.id, task).source != task.source:
+        if programs.setdefault(task.id, task.digest) != task.digest:
             raise UserError(
                 f"two training tasks with different programs are named {task.id!r}; give each an id of its own"
             )
-    findings = find(list(distinct.values()), every, settings)
-    kept = [task for task in tasks if task.id not in findings.dropped]
-    return kept, make_report(len(distinct), every, findings, settings)
+    tallies = {benchmark.name: Tally(benchmark) for benchmark in every}
+    untraced: Untraced = {}
+    dropped: set[str] = set()
+    num_matched = 0
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / MATCHES, "w") as file:
+        for id, found in groupby(find(tasks, every, settings, untraced), key=lambda match: match.task):
+            matches = list(found)
+            num_matched += 1
+            dropped |= {id} if any(match.drop for match in matches) else set()
+            file.writelines(json.dumps(vars(match)) + "\n" for match in matches)
+            for tally in tallies.values():
+                tally.add(matches)
+    report = make_report(len(programs), num_matched, len(dropped), tallies, untraced, settings)
+    write_json(folder / REPORT, report)
+    write_tasks(folder / DROPPED, (task for task in tasks if task.id in dropped))
+    return dropped, report
 
 
 def _known(settings: Settings, given: Collection[str]) -> list[Benchmark]:
@@ -108,15 +119,7 @@ def _known(settings: Settings, given: Collection[str]) -> list[Benchmark]:
     ]
 
 
-def write(folder: Path, tasks: Sequence[Task], report: dict[str, Any], kept: Sequence[Task] | None = None) -> None:
-    """Write the report, the tasks to drop, and where they are given those to keep, as one `Task` in JSON per line."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / REPORT, report)
-    dropped = {match["task"] for match in report["matches"] if match["drop"]}
-    _write_tasks(folder / DROPPED, [task for task in tasks if task.id in dropped])
-    if kept is not None:
-        _write_tasks(folder / KEPT, kept)
-
-
-def _write_tasks(path: Path, tasks: Sequence[Task]) -> None:
-    write_atomically(path, "".join(task.model_dump_json() + "\n" for task in tasks))
+def write_tasks(path: Path, tasks: Iterable[Task]) -> None:
+    """Write one `Task` in JSON per line."""
+    with open(path, "w") as file:
+        file.writelines(task.model_dump_json() + "\n" for task in tasks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,13 +19,15 @@ from typing import NoReturn
 import diskcache
 import torch
 
-from kernelrl.console import track
+from kernelrl.console import Tracker, track
 from kernelrl.data.decontamination.graph import canonical_hash
 from kernelrl.data.decontamination.near import shingles, signature
 from kernelrl.data.decontamination.program import NormalisedProgram, normalise
 from kernelrl.data.decontamination.settings import Settings
 from kernelrl.data.decontamination.trace import OperatorGraph, trace
+from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.workers import Limits, Lost, run_apart
+from kernelrl.task import Task
 
 VERSION = 2
 """Of what this folder computes: raise it when an operator graph or a hash changes."""
@@ -62,35 +64,40 @@ class Fingerprint:
     """False where another attempt may trace it: it ran out of time, or its worker died."""
 
 
-def fingerprint_all(sources: Sequence[str], settings: Settings, title: str) -> Iterator[tuple[int, Fingerprint]]:
-    """Fingerprints of programs in KernelBench's format, as they come, each with its index in `sources`.
+def fingerprint_all(tasks: Collection[Task], settings: Settings, title: str) -> Iterator[tuple[Task, Fingerprint]]:
+    """The tasks, in their order, each with its fingerprint. They are iterated over twice.
 
-    What the cache holds is not computed again, so that a killed run goes on where it was.
+    All fingerprints are computed before the first one is returned. What the cache holds is not computed again, so that
+    a killed run goes on where it was, and fingerprints are not in memory.
     """
     folder = Path(settings.cache_dir).expanduser() / "fingerprints"
-    with (
-        diskcache.Cache(str(folder), eviction_policy="none", disk_min_file_size=1 << 20) as cache,
-        track(len(sources), title) as progress,
-    ):
-        missing: dict[str, list[int]] = {}
-        for index, source in enumerate(sources):
-            key = _key(source, settings)
-            known = None if key in missing else cache.get(key)
-            if known is None:
-                missing.setdefault(key, []).append(index)
-            else:
+    with diskcache.Cache(str(folder), eviction_policy="none", disk_min_file_size=1 << 20) as cache:
+        failed: dict[str, Fingerprint] = {}
+        with track(len(tasks), "tracing tasks") as progress:
+            for results in _compute(_missing(tasks, cache, settings, progress), settings):
+                with cache.transact():
+                    for source, fingerprint in results:
+                        if fingerprint.is_final:
+                            cache.set(_key(source, settings), fingerprint)
+                        else:
+                            failed[_key(source, settings)] = fingerprint
+                progress.advance(len(results))
+        with track(len(tasks), title) as progress:
+            for task in tasks:
+                key = _key(task.source, settings)
+                yield task, failed[key] if key in failed else cache[key]
                 progress.advance()
-                yield index, known
-        work = [sources[indices[0]] for indices in missing.values()]
-        for results in _compute(work, settings):
-            with cache.transact():
-                for source, fingerprint in results:
-                    if fingerprint.is_final:
-                        cache.set(_key(source, settings), fingerprint)
-            for source, fingerprint in results:
-                indices = missing[_key(source, settings)]
-                progress.advance(len(indices))
-                yield from ((index, fingerprint) for index in indices)
+
+
+def _missing(tasks: Iterable[Task], cache: diskcache.Cache, settings: Settings, progress: Tracker) -> Iterator[str]:
+    """The sources of which the cache has no fingerprint, each once."""
+    seen: DiskMap[None] = DiskMap()
+    for task in tasks:
+        key = _key(task.source, settings)
+        if seen.add(key) and key not in cache:
+            yield task.source
+        else:
+            progress.advance()
 
 
 def fingerprint(source: str, settings: Settings) -> Fingerprint:
@@ -147,7 +154,7 @@ def _key(source: str, settings: Settings) -> str:
     return _digest(repr((VERSION, torch.__version__, settings.shingle, settings.permutations, source)))
 
 
-def _compute(sources: Sequence[str], settings: Settings) -> Iterator[list[tuple[str, Fingerprint]]]:
+def _compute(sources: Iterable[str], settings: Settings) -> Iterator[list[tuple[str, Fingerprint]]]:
     """Fingerprints in batches, from worker processes; a task that kills its worker takes no other task with it."""
     limits = Limits(settings.timeout_s + GRACE_S, settings.memory_mb, settings.workers)
     for results in run_apart(partial(fingerprint, settings=settings), sources, limits, CHUNK):

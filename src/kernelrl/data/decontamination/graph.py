@@ -27,7 +27,7 @@ def canonical_hash(graph: OperatorGraph, sizes: bool) -> str:
     return str(nx.weisfeiler_lehman_graph_hash(_to_networkx(graph, sizes), "argument", "operator", ITERATIONS))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
 def is_isomorphic(a: OperatorGraph, b: OperatorGraph, sizes: bool) -> bool:
     """Whether there is a one-to-one mapping of nodes that keeps operators and arguments."""
     if (a.labels, a.edges) == (b.labels, b.edges) and (not sizes or a.sizes == b.sizes):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from kernelrl.data.decontamination.fingerprint import Fingerprint, fingerprint_all
 from kernelrl.data.decontamination.graph import is_isomorphic
@@ -13,6 +12,7 @@ from kernelrl.data.decontamination.known import is_own
 from kernelrl.data.decontamination.near import NearIndex, estimate, jaccard, shingles
 from kernelrl.data.decontamination.parts import contains
 from kernelrl.data.decontamination.settings import KINDS, Kind, Settings
+from kernelrl.data.disk_map import DiskMap
 from kernelrl.task import Task
 
 
@@ -40,49 +40,43 @@ class Match:
     """Whether this match costs the training task its place."""
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What a comparison found out.
-
-    Attributes:
-        matches: in order of the training tasks, then of the benchmarks.
-        untraced: why a task has no operator graph, by (`train` or the benchmark's name, task id).
-    """
-
-    matches: list[Match]
-    untraced: dict[tuple[str, str], str]
-
-    @cached_property
-    def dropped(self) -> set[str]:
-        """Ids of the training tasks to drop."""
-        return {match.task for match in self.matches if match.drop}
+Untraced = dict[tuple[str, str], str]
+"""Why a task has no operator graph, by (`train` or the benchmark's name, task id)."""
 
 
-def find(tasks: Sequence[Task], benchmarks: Sequence[Benchmark], settings: Settings) -> Findings:
+def find(
+    tasks: Collection[Task], benchmarks: Sequence[Benchmark], settings: Settings, untraced: Untraced
+) -> Iterator[Match]:
     """Compare every training task with every task of every benchmark.
 
     Tasks are executed, in worker processes. Fingerprints are cached: a second call only compares.
+
+    Args:
+        tasks: are iterated over twice; of those with the same id the first is compared.
+        untraced: gets the tasks that could not be traced.
+
+    Returns:
+        Matches in order of the training tasks, then of the benchmarks' tasks.
     """
     owners = [(benchmark.name, task) for benchmark in benchmarks for task in benchmark.tasks]
     given = [each for benchmark in benchmarks for each in benchmark.fingerprints or [None] * len(benchmark.tasks)]
     known = {number: each for number, each in enumerate(given) if each is not None}
     missing = [number for number, each in enumerate(given) if each is None]
-    sources = [owners[number][1].source for number in missing]
-    for index, fingerprint in fingerprint_all(sources, settings, "reading benchmarks"):
-        known[missing[index]] = fingerprint
+    read = fingerprint_all([owners[number][1] for number in missing], settings, "reading benchmarks")
+    known |= {number: fingerprint for number, (_, fingerprint) in zip(missing, read, strict=True)}
     lookup = _Index([known[number] for number in range(len(owners))], [task for _, task in owners], settings)
-    untraced = {(name, task.id): why for k, (name, task) in enumerate(owners) if (why := known[k].untraced) is not None}
-    found: list[tuple[int, int, Match]] = []
-    for position, fingerprint in fingerprint_all([task.source for task in tasks], settings, "comparing tasks"):
-        task = tasks[position]
+    for number, (name, task) in enumerate(owners):
+        if (why := known[number].untraced) is not None:
+            untraced[name, task.id] = why
+    seen: DiskMap[None] = DiskMap()
+    for task, fingerprint in fingerprint_all(tasks, settings, "comparing tasks"):
+        if not seen.add(task.id):
+            continue
         if fingerprint.untraced is not None:
             untraced["train", task.id] = fingerprint.untraced
-        for number, kind, score in lookup.find(task, fingerprint):
+        for number, kind, score in sorted(lookup.find(task, fingerprint)):
             name, other = owners[number]
-            match = _match(task, name, other, kind, score, fingerprint, known[number], settings)
-            found.append((position, number, match))
-    found.sort(key=lambda it: it[:2])
-    return Findings([match for _, _, match in found], untraced)
+            yield _match(task, name, other, kind, score, fingerprint, known[number], settings)
 
 
 def _match(

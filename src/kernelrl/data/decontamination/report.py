@@ -1,9 +1,12 @@
-"""The contamination report: what was compared with what, what matched, what was dropped, and what was not looked at."""
+"""The contamination report: what was compared with what, what matched, what was dropped, and what was not looked at.
+
+The matches themselves are not in it but in a file beside it, a line each: of a million tasks there are many.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,32 +15,70 @@ from rich.table import Table
 from kernelrl import __version__
 from kernelrl.data.decontamination.inputs import Benchmark
 from kernelrl.data.decontamination.known import read_known
-from kernelrl.data.decontamination.matching import Findings, Match
-from kernelrl.data.decontamination.settings import KINDS, Settings
+from kernelrl.data.decontamination.matching import Match, Untraced
+from kernelrl.data.decontamination.settings import KINDS, Kind, Settings
 
 TRAIN = "train"
 NUM_SHOWN = 30
-"""Matches in the terminal's table; the JSON holds all."""
+"""Matches in the terminal's table; the file holds all."""
+
+
+class Tally:
+    """Counts the matches of training tasks with one benchmark, task by task."""
+
+    def __init__(self, benchmark: Benchmark):
+        self._benchmark = benchmark
+        self._by_kind = Counter[Kind]()
+        self._matched: set[str] = set()
+        self._dropped = 0
+        self.own = 0
+        """Matches of tasks that were taken from the benchmark on purpose."""
+
+    def add(self, matches: Sequence[Match]) -> None:
+        """Count the matches of one training task; those with other benchmarks are left out."""
+        mine = [match for match in matches if match.benchmark == self._benchmark.name]
+        if mine:
+            self._by_kind[min((match.kind for match in mine), key=KINDS.index)] += 1
+            self._matched |= {match.benchmark_task for match in mine}
+            self._dropped += any(match.drop for match in mine)
+            self.own += sum(match.own for match in mine)
+
+    def entry(self) -> dict[str, Any]:
+        """Of the report, as JSON values."""
+        return {
+            "name": self._benchmark.name,
+            "path": self._benchmark.path,
+            "tasks": len(self._benchmark.tasks),
+            "tasks_matched": len(self._matched),
+            "matched_by_kind": {kind: self._by_kind[kind] for kind in KINDS},
+            "dropped": self._dropped,
+        }
 
 
 def make_report(
-    num_tasks: int, benchmarks: Sequence[Benchmark], findings: Findings, settings: Settings
+    num_tasks: int,
+    num_matched: int,
+    num_dropped: int,
+    tallies: Mapping[str, Tally],
+    untraced: Untraced,
+    settings: Settings,
 ) -> dict[str, Any]:
-    """The report as JSON values; `docs/data-decontamination.md` explains the fields."""
-    matches = findings.matches
+    """The report as JSON values; `docs/data-decontamination.md` explains the fields.
+
+    Args:
+        tallies: by the benchmark's name.
+    """
     return {
         "version": __version__,
         "tasks": num_tasks,
-        "matched": len({match.task for match in matches}),
-        "dropped": len(findings.dropped),
-        "benchmarks": [_benchmark(benchmark, matches) for benchmark in benchmarks],
-        "notes": list(_notes(settings, findings)),
+        "matched": num_matched,
+        "dropped": num_dropped,
+        "benchmarks": [tally.entry() for tally in tallies.values()],
+        "notes": list(_notes(settings, {name: tally.own for name, tally in tallies.items() if tally.own})),
         "untraced": {
-            name: {task: why for (owner, task), why in findings.untraced.items() if owner == name}
-            for name in dict.fromkeys([TRAIN, *(benchmark.name for benchmark in benchmarks)])
+            name: {task: why for (owner, task), why in untraced.items() if owner == name} for name in [TRAIN, *tallies]
         },
         "settings": settings.model_dump(mode="json", exclude={"workers", "cache_dir"}),
-        "matches": [dict(vars(match)) for match in matches],
     }
 
 
@@ -55,9 +96,9 @@ def summary_table(report: dict[str, Any]) -> Table:
     return table
 
 
-def match_table(report: dict[str, Any]) -> Table:
-    """The first matches, those to drop before the others."""
-    matches = sorted(report["matches"], key=lambda match: not match["drop"])
+def match_table(matches: Sequence[Mapping[str, Any]]) -> Table:
+    """The first matches (fields of `Match`), those to drop before the others."""
+    matches = sorted(matches, key=lambda match: not match["drop"])
     table = Table(title=None if len(matches) <= NUM_SHOWN else f"the first {NUM_SHOWN} of {len(matches)} matches")
     for column in ("training task", "benchmark", "its task", "kind"):
         table.add_column(column, overflow="fold")
@@ -78,25 +119,7 @@ def match_table(report: dict[str, Any]) -> Table:
     return table
 
 
-def _benchmark(benchmark: Benchmark, matches: Sequence[Match]) -> dict[str, Any]:
-    own = [match for match in matches if match.benchmark == benchmark.name]
-    strongest: dict[str, str] = {}
-    for kind in KINDS:
-        for match in own:
-            if match.kind == kind:
-                strongest.setdefault(match.task, kind)
-    counts = Counter(strongest.values())
-    return {
-        "name": benchmark.name,
-        "path": benchmark.path,
-        "tasks": len(benchmark.tasks),
-        "tasks_matched": len({match.benchmark_task for match in own}),
-        "matched_by_kind": {kind: counts[kind] for kind in KINDS},
-        "dropped": len({match.task for match in own if match.drop}),
-    }
-
-
-def _notes(settings: Settings, findings: Findings) -> Iterator[str]:
+def _notes(settings: Settings, own: Mapping[str, int]) -> Iterator[str]:
     known, _ = read_known()
     if settings.known:
         yield (
@@ -105,7 +128,7 @@ def _notes(settings: Settings, findings: Findings) -> Iterator[str]:
         )
     if missing := [name for name in known["revisions"] if name not in settings.known]:
         yield f"not compared: {', '.join(missing)}"
-    if own := Counter(match.benchmark for match in findings.matches if match.own):
+    if own:
         trained = ", ".join(f"{count} matches with {name}" for name, count in own.items())
         yield f"the training set itself is taken from a known benchmark, and kept: {trained}"
     if settings.sizes:

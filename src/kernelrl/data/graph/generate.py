@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from math import prod
 
 from kernelrl.data.decontamination.program import normalise
+from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.graph.graph import HALF, Dials, Dim, Graph, Shape, UnfitError, Value
 from kernelrl.data.graph.operators import CATEGORIES, FLOAT32_ONLY, OPERATORS, SAME_SHAPE, TERMINAL, Category, Operator
 from kernelrl.data.graph.render import render
@@ -34,14 +35,13 @@ def tasks(seed: int, dials: Dials) -> Iterator[Task]:
         UserError: a category that there is not, or dials that leave (almost) no new graph.
     """
     weights = _weights(dials)
-    seen: set[str] = set()
+    seen: DiskMap[None] = DiskMap()
     index = 0
     while True:
         for _ in range(10_000):
             task = draw(f"{seed}/{index}", dials, weights)
             index += 1
-            if task is not None and (program := normalise(task.source).sizes) not in seen:
-                seen.add(program)
+            if task is not None and seen.add(normalise(task.source).sizes):
                 yield task
                 break
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -38,8 +38,8 @@ class TaskSplit:
         skipped: how many items of the source are no task, by reason.
     """
 
-    train: list[Task]
-    heldout: list[Task]
+    train: Sequence[Task]
+    heldout: Sequence[Task]
     num_train: int | None = None
     num_heldout: int | None = None
     skipped: dict[str, int] = field(default_factory=dict)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 from omegaconf import DictConfig
 
 from kernelrl.configs import read_node
+from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.graph.generate import tasks
 from kernelrl.data.graph.graph import Dials
 from kernelrl.data.sources import TaskSplit
+from kernelrl.data.stored import store
 from kernelrl.errors import UserError
 from kernelrl.task import Task
 
@@ -27,20 +30,19 @@ def load(cfg: DictConfig) -> TaskSplit:
     if dials.min_ops > dials.max_ops:
         raise UserError(f"tasks.dials.min_ops={dials.min_ops} is above tasks.dials.max_ops={dials.max_ops}")
     num_train, num_heldout = int(cfg.num_train * cfg.spare) + 1, int(cfg.num_heldout * cfg.spare) + 1
-    train, heldout = deal(cfg.seed, dials, num_train, num_heldout)
-    return TaskSplit(train, heldout, cfg.num_train, cfg.num_heldout)
+    return TaskSplit(*store(deal(cfg.seed, dials, num_train, num_heldout)), cfg.num_train, cfg.num_heldout)
 
 
-def deal(seed: int, dials: Dials, num_train: int, num_heldout: int) -> tuple[list[Task], list[Task]]:
-    """Training and held-out tasks; a composition is dealt to one of them when it first comes up."""
-    splits: tuple[list[Task], list[Task]] = ([], [])
-    wanted = num_train, num_heldout
+def deal(seed: int, dials: Dials, num_train: int, num_heldout: int) -> Iterator[tuple[str, Task]]:
+    """`train` or `heldout`, and the task; a composition is dealt to one of them when it first comes up."""
+    missing = {"train": num_train, "heldout": num_heldout}
     rng = random.Random(seed)
-    side: dict[tuple[str, ...], int] = {}
+    side: DiskMap[str] = DiskMap()
     for task in tasks(seed, dials):
-        which = side.setdefault(task.ops, int(rng.random() * (num_train + num_heldout) < num_heldout))
-        if len(splits[which]) < wanted[which]:
-            splits[which].append(task)
-        if all(len(split) == number for split, number in zip(splits, wanted, strict=True)):
-            return splits
-    raise AssertionError("tasks() does not end")
+        is_heldout = rng.random() * (num_train + num_heldout) < num_heldout
+        split = side.setdefault(" ".join(task.ops), "heldout" if is_heldout else "train")
+        if missing[split]:
+            missing[split] -= 1
+            yield split, task
+        if not any(missing.values()):
+            return

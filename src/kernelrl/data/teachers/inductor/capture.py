@@ -7,8 +7,9 @@ processes only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 from unittest import mock
 
@@ -26,7 +27,7 @@ from torch._inductor.scheduler import BaseSchedulerNode
 from torch._inductor.utils import sympy_product
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.utils._pytree import tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_unflatten
 from triton.backends.compiler import GPUTarget
 
 from kernelrl.data.tracing import attribute
@@ -66,8 +67,8 @@ class Step:
     operators: tuple[str, ...]
     elements: str
     reduction: str
-    reads: Mapping[str, int | None]
-    writes: Mapping[str, int | None]
+    reads: Mapping[str, int]
+    writes: Mapping[str, int]
     library: str | None
 
 
@@ -79,7 +80,7 @@ class Buffer:
         dtype: e.g. `float32`.
         size: Python text of a tuple, which may name symbols.
         stride: the same, in elements.
-        num_bytes: without gaps; None where it depends on a hidden shape.
+        num_bytes: without gaps, in the sizes that the task shows; None where only a published text is known.
     """
 
     dtype: str
@@ -94,11 +95,14 @@ class Captured:
 
     Attributes:
         code: the wrapper module with the kernels as strings in it.
-        arguments: what each placeholder stands for in `ModelNew.forward`: an argument or `self.weight`.
+        arguments: what each placeholder stands for in `ModelNew.forward`: an argument or `self.weight`; and once the
+            wrapper is translated, for each buffer in the place of another one, that one.
         inputs: names of the arguments of `forward`.
         returned: the value of `forward` with the graph's outputs as `{0}`, `{1}`, ….
         steps: in order of execution.
         buffers: inputs and intermediate results by the wrapper's names.
+        symbols: what stands for a length that may change in the wrapper, e.g. `s77`, and in `forward`: `x.shape[0]`.
+        apart: bytes that the operators read and write where each runs alone.
     """
 
     code: str = ""
@@ -107,6 +111,8 @@ class Captured:
     returned: str = ""
     steps: list[Step] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
+    symbols: dict[str, str] = field(default_factory=dict)
+    apart: int = 0
 
 
 def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
@@ -129,7 +135,9 @@ def capture(task: Task, dialect: str, patches: Mapping[str, Any]) -> Captured:
 
     def stop(lowering: GraphLowering) -> None:
         wrapper, _ = lowering.codegen()
-        captured.buffers = dict(_buffers(lowering))
+        captured.buffers = dict(_buffers(lowering, examples))
+        captured.symbols = dict(_symbols(lowering, captured.arguments))
+        captured.apart = _bytes_apart(lowering)
         captured.steps = [
             _describe(lowering, node, captured.buffers)
             for node in lowering.scheduler.nodes
@@ -267,15 +275,42 @@ def _render(value: object) -> str:
     raise NotConvertible(f"outputs in a {type(value).__name__}")
 
 
-def _buffers(lowering: GraphLowering) -> Iterator[tuple[str, Buffer]]:
+def _buffers(lowering: GraphLowering, examples: Sequence[Any]) -> Iterator[tuple[str, Buffer]]:
+    lengths: list[Any] = [length for each in examples if isinstance(each, torch.Tensor) for length in each.shape]
+    shown = {length.node.expr: length.node.hint for length in lengths if isinstance(length, torch.SymInt)}
     for name, item in {**lowering.graph_inputs, **lowering.name_to_buffer}.items():
         if isinstance(item, ir.IRNode) and isinstance(layout := item.maybe_get_layout(), ir.Layout):
             size, stride = (
                 f"({''.join(f'{pexpr(part)}, ' for part in parts)})" for parts in (layout.size, layout.stride)
             )
-            count = sympy_product(layout.size)
-            num_bytes = int(count) * layout.dtype.itemsize if count.is_number else None
+            num_bytes = int(sympy_product(layout.size).subs(shown)) * layout.dtype.itemsize
             yield name, Buffer(str(layout.dtype).removeprefix("torch."), size, stride, num_bytes)
+
+
+def _symbols(lowering: GraphLowering, arguments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, item in lowering.graph_inputs.items():
+        if isinstance(item, ir.IRNode) and isinstance(layout := item.maybe_get_layout(), ir.Layout):
+            for axis, length in enumerate(layout.size):
+                if str(length).isidentifier():
+                    yield str(length), f"{arguments.get(name, name)}.shape[{axis}]"
+
+
+def _bytes_apart(lowering: GraphLowering) -> int:
+    """What all operators read and write, in the sizes that the task shows; a view moves nothing."""
+    total = 0
+    for node in lowering.graph.nodes:
+        returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
+        if any(value.alias_info is None for value in returns):
+            values = [leaf for part in (*node.all_input_nodes, node) for leaf in tree_leaves(part.meta["val"])]
+            total += sum(_num_bytes(value) for value in values if isinstance(value, torch.Tensor))
+    return total
+
+
+def _num_bytes(value: torch.Tensor) -> int:
+    """Of what is stored: along an axis that is expanded there is one element."""
+    lengths = [length for length, stride in zip(value.shape, value.stride(), strict=True) if stride != 0]
+    shown = (length.node.hint if isinstance(length, torch.SymInt) else length for length in lengths)
+    return prod(shown) * value.dtype.itemsize
 
 
 def _describe(lowering: GraphLowering, node: BaseSchedulerNode, buffers: Mapping[str, Buffer]) -> Step:
@@ -287,13 +322,14 @@ def _describe(lowering: GraphLowering, node: BaseSchedulerNode, buffers: Mapping
     operators = dict.fromkeys(getattr(it.target, "overloadpacket", it.target).__name__ for it in computing)
     parts = [user.node for out in node.get_outputs() for user in out.users]
     taken = [part for part in parts if isinstance(part, BaseSchedulerNode) and isinstance(part.node, ir.MultiOutput)]
-    written = {dep.name for writer in taken or [node] for dep in writer.read_writes.writes}
-    read = {dep.name for dep in node.read_writes.reads} - written
+    written = {dep.name for writer in taken or [node] for dep in writer.read_writes.writes} - lowering.removed_buffers
+    read = {dep.name for dep in node.read_writes.reads} - written - lowering.removed_buffers
+    sizes_of = {name: buffer.num_bytes for name, buffer in buffers.items() if buffer.num_bytes is not None}
     return Step(
         tuple(operators),
         sizes[0],
         sizes[1],
-        {name: buffers[name].num_bytes for name in sorted(read & buffers.keys())},
-        {name: buffers[name].num_bytes for name in sorted(written & buffers.keys())},
+        {name: sizes_of[name] for name in sorted(read & sizes_of.keys())},
+        {name: sizes_of[name] for name in sorted(written & sizes_of.keys())},
         operator_of(node.node.python_kernel_name or "") if isinstance(node.node, ir.ExternKernel) else None,
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from kernelrl.data.teachers.inductor.capture import Captured, Step
+
+_SYMBOL = re.compile(r"\bs\d+\b")
 
 
 def explain(captured: Captured, level: str, library: Mapping[str, str]) -> str:
@@ -15,36 +18,37 @@ def explain(captured: Captured, level: str, library: Mapping[str, str]) -> str:
     """
     steps = captured.steps
     operators = list(dict.fromkeys(name for step in steps for name in step.operators))
-    unfused = _traffic(steps, fused=False)
-    fused = _traffic(steps, fused=True)
-    lines = [f"The program comes down to {len(operators)} kinds of operators: {', '.join(operators)}."]
-    if fused is not None and unfused is not None:
-        lines.append(
-            f"Run one by one they would move at least {_size(unfused)} through memory; in {len(steps)} "
-            f"step{'s' * (len(steps) != 1)} it is {_size(fused)}."
-        )
+    moved = sum(sum(step.reads.values()) + sum(step.writes.values()) for step in steps)
+    lines = [
+        f"The program comes down to {len(operators)} kinds of operators: {', '.join(operators)}.",
+        f"Run one by one they would move {_size(captured.apart)} through memory; in {len(steps)} "
+        f"step{'s' * (len(steps) != 1)} it is {_size(moved)}.",
+    ]
     if level != "fused":
         lines.append("First a version that keeps the operators apart: easy to check, and the base for a faster one.")
     lines.append("Plan:")
     lines += [f"{index}. {_describe(step, captured, library)}" for index, step in enumerate(steps, start=1)]
     lines += _boundaries(captured)
+    if captured.symbols:
+        named = " and ".join(captured.symbols.values())
+        lines.append(f"{named} may differ from call to call, and is read when called.")
     return "\n".join(lines)
 
 
 def _describe(step: Step, captured: Captured, library: Mapping[str, str]) -> str:
-    reads = [captured.arguments.get(name, name) for name in step.reads]
-    writes = list(step.writes)
+    reads, writes = _named(step.reads, captured), _named(step.writes, captured)
     if step.library:
         shapes = {captured.arguments.get(name, name): captured.buffers[name].size for name in step.reads}
-        operands = " and ".join(f"{name} ({_extent(shape)})" for name, shape in shapes.items())
-        made = " and ".join(f"{name} ({_extent(captured.buffers[name].size)})" for name in writes)
+        operands = " and ".join(f"{name} ({_extent(shape, captured)})" for name, shape in shapes.items())
+        sizes = [_extent(captured.buffers[name].size, captured) for name in step.writes]
+        made = " and ".join(f"{name} ({size})" for name, size in zip(writes, sizes, strict=False))
         return f"{step.library} from {operands} to {made}, a kernel of its own: {library[step.library]}."
-    over = "" if step.reduction in ("1", "()", "") else f", reducing {_extent(step.reduction)} to one"
+    over = "" if step.reduction in ("1", "()", "") else f", reducing {_extent(step.reduction, captured)} to one"
     apart = {other.library for other in captured.steps}
     operators = [name for name in step.operators if name not in apart]
     how = "in one loop" if len(operators) > 1 else "alone"
     return (
-        f"{' + '.join(operators) or 'copy'} {how} over {_extent(step.elements)} elements{over}: "
+        f"{' + '.join(operators) or 'copy'} {how} over {_extent(step.elements, captured)} elements{over}: "
         f"reads {', '.join(reads) or 'nothing'}; writes {', '.join(writes)}."
     )
 
@@ -53,10 +57,10 @@ def _boundaries(captured: Captured) -> list[str]:
     """For each pair of neighbours that share a buffer: why they are two loops."""
     lines = []
     for index, (first, second) in enumerate(zip(captured.steps, captured.steps[1:], strict=False), start=1):
-        shared = [name for name in second.reads if name in first.writes]
+        shared = _named([name for name in second.reads if name in first.writes], captured)
         if shared and first.reduction not in ("1", "()", "") and first.elements != second.elements:
             lines.append(
-                f"{index} and {index + 1} stay apart: {', '.join(shared)} is the result of a reduction, whole only "
+                f"{index} and {index + 1} stay apart: {index} makes {' and '.join(shared)} by a reduction, whole only "
                 f"when all of {index} has run."
             )
         elif shared and (first.library or second.library):
@@ -71,24 +75,15 @@ def _boundaries(captured: Captured) -> list[str]:
     return lines
 
 
-def _traffic(steps: list[Step], fused: bool) -> int | None:
-    """Bytes read and written; without fusion each operator of a step reads and writes its largest array once more."""
-    total = 0
-    for step in steps:
-        sizes = [*step.reads.values(), *step.writes.values()]
-        known = [size for size in sizes if size is not None]
-        if len(known) < len(sizes):
-            return None
-        total += sum(known)
-        if not fused:
-            total += 2 * max(known, default=0) * max(0, len(step.operators) - 1)
-    return total
+def _named(names: Iterable[str], captured: Captured) -> list[str]:
+    """As the kernel calls them: a buffer in the place of another one has that one's name."""
+    return list(dict.fromkeys(captured.arguments.get(name, name) for name in names))
 
 
-def _extent(text: str) -> str:
-    """`(512, 256)` as `512 x 256`."""
+def _extent(text: str, captured: Captured) -> str:
+    """`(512, s77)` as `512 x x.shape[0]`."""
     parts = [part.strip() for part in text.strip("()").split(",") if part.strip()]
-    return " x ".join(parts) or "1"
+    return _SYMBOL.sub(lambda found: captured.symbols.get(found[0], found[0]), " x ".join(parts)) or "1"
 
 
 def _size(num_bytes: int) -> str:

@@ -90,7 +90,7 @@ class _Own(ast.NodeTransformer):
     """Inductor's own names for allocation and views, as torch's."""
 
     def __init__(self, captured: Captured, device: str):
-        self._names = dict(captured.arguments)
+        self._names = captured.arguments
         self._arguments = frozenset(captured.arguments.values())
         self._device = device
 

@@ -121,17 +121,18 @@ def _value(program: Program, length: Expr) -> int | None:
 
 
 def _what(task: Task, program: Program, say: random.Random) -> str:
-    inputs = ", ".join(f"{buffer.text} {_shape(program, buffer.shape)}" for buffer in program.inputs)
-    outputs = " and ".join(f"{_shape(program, buffer.shape)} {buffer.dtype}" for buffer in program.outputs)
-    names = task.ops or dict.fromkeys(name for stage in program.stages for name in stage.names)
-    steps = " -> ".join(names) or "a copy"
+    inputs = ", ".join(f"{buffer.text} ({_shape(program, buffer.shape)})" for buffer in program.inputs) or "nothing"
+    outputs = " and ".join(f"{buffer.dtype} ({_shape(program, buffer.shape)})" for buffer in program.outputs)
+    core = dict.fromkeys(name for stage in program.stages for name in stage.names)
+    steps = " -> ".join(task.ops or core) or "a copy"
     forms = (
         f"The program is {steps}: from {inputs} to {outputs}.",
         f"To write: {steps}, from {inputs} to {outputs}.",
-        f"{inputs} become {outputs} by {steps}.",
+        f"It makes {outputs} of {inputs}, by {steps}.",
         f"This is {steps}; it takes {inputs} and gives {outputs}.",
     )
-    return say.choice(forms)
+    known = set(core) <= set(task.ops or core)
+    return say.choice(forms) + ("" if known else " The steps below name the core operators that this comes down to.")
 
 
 def _bound(program: Program, say: random.Random) -> list[str]:
@@ -140,11 +141,11 @@ def _bound(program: Program, say: random.Random) -> list[str]:
     counts = [_value(program, product([n for _, n in (*stage.loops, *stage.inner)])) for stage in heavy]
     if not heavy or None in counts:
         return []
-    flops = 2 * sum(count for count in counts if count is not None) / 1e6
+    flops = _number(2 * sum(count for count in counts if count is not None))
     forms = (
-        f"{_names(heavy)} takes {_number(flops)} million operations: there, what is loaded must be used often.",
-        f"Most arithmetic is in {_names(heavy)}, {_number(flops)} million operations; that loop must reuse its data.",
-        f"The work is {_number(flops)} million operations of {_names(heavy)}.",
+        f"{_names(heavy)} takes {flops} operations: there, what is loaded must be used often.",
+        f"Most arithmetic is in {_names(heavy)}, {flops} operations; that loop must reuse its data.",
+        f"The work is {flops} operations of {_names(heavy)}.",
     )
     return [say.choice(forms)]
 
@@ -165,8 +166,13 @@ def _memory(program: Program, groups: Sequence[Group], apart: int | None, level:
         forms = (
             f"One loop for each operator would move {_size(apart)} through memory; here it is {_size(moved)}.",
             f"Operator by operator that is {_size(apart)} of traffic. Fused as below: {_size(moved)}.",
-            f"I drop a loop for each operator: {_size(apart)} through memory, where {_size(moved)} will do.",
+            f"With a loop for each operator {_size(apart)} go through memory, where {_size(moved)} will do.",
             f"Fusion cuts the traffic from {_size(apart)} to {_size(moved)}.",
+        )
+    elif moved > apart:
+        forms = (
+            f"It moves {_size(moved)} through memory, {_size(moved - apart)} more than a loop for each operator would: "
+            "some data is copied first, as it will be read.",
         )
     else:
         forms = (
@@ -204,19 +210,26 @@ def _step(program: Program, group: Group, level: str, dialect: str, say: random.
     """The operators of a group, and how it runs them."""
     stages = group.stages
     first = stages[0]
-    lengths = tuple(n for _, n in group.loops if n != ONE)
-    text = f"over {_shape(program, lengths)}" if lengths else say.choice(("as one", "to a single number"))
+    loops = group.loops if len(stages) > 1 else first.loops
+    lengths = tuple(n for _, n in loops if n != ONE)
+    text = f"over {_shape(program, lengths)}" if lengths else "to a single number"
     reductions = [stage for stage in stages if stage.kind == "reduce"]
+    neighbours = tuple(n for _, n in reductions[0].loops[len(loops) :] if n != ONE) if reductions else ()
+    each = f"for each of {_shape(program, neighbours)} neighbours" if neighbours else "each"
     if first.origin in CONTRACTIONS and reductions:
-        text += f", summing {_shape(program, tuple(n for _, n in first.inner))} products each"
+        text += f", summing {_shape(program, tuple(n for _, n in first.inner))} products {each}"
         text += _sums(first, level, dialect)
     elif reductions:
         kinds = " and ".join(dict.fromkeys(COMBINED.get(stage.op, stage.op) for stage in reductions))
-        text += f", the {kinds} of {_shape(program, tuple(n for _, n in reductions[0].inner))} each"
+        text += f", the {kinds} of {_shape(program, tuple(n for _, n in reductions[0].inner))} {each}"
     elif first.kind == "scan":
         text += f", step by step along {_shape(program, (first.inner[0][1],))}"
-    elif first.kind == "scatter":
+    elif any(stage.kind == "scatter" for stage in stages):
         text += ", adding where the index says; rows are apart, so no two threads meet"
+    elif len(stages) == 1 and first.body.op in ("load", "masked_load") and first.buffer not in program.outputs:
+        text += (
+            ", a copy with its padding" if first.body.op == "masked_load" else ", a copy in the order of later reads"
+        )
     if group.local:
         text += _kept(program, group, dialect, say)
     return group.title, text
@@ -247,14 +260,15 @@ def _kept(program: Program, group: Group, dialect: str, say: random.Random) -> s
     made = {stage.buffer.name: stage for stage in group.stages if stage.buffer.name in group.local}
     sizes = [_value(program, product(stage.buffer.shape[group.depth :])) for stage in made.values()]
     what = f"{len(made)} intermediate result{'s' * (len(made) > 1)}"
+    stay, never = ("stay", "never reach") if len(made) > 1 else ("stays", "never reaches")
     if dialect == "triton" or None in sizes:
-        return say.choice((f"; {what} stay in registers", f"; {what} never reach memory"))
+        return say.choice((f"; {what} {stay} in registers", f"; {what} {never} memory"))
     size = sum(4 * count for count in sizes if count is not None)
     place = "registers" if size <= 64 else "L1" if size <= L1 else "L2" if size <= L2 else "memory: too long a row"
     return say.choice(
         (
             f"; an iteration keeps {what}, {_size(size)}, in {place}",
-            f"; {what} ({_size(size)} an iteration) stay in {place}",
+            f"; {what} ({_size(size)} an iteration) {stay} in {place}",
         )
     )
 
@@ -268,7 +282,7 @@ def _care(program: Program, dialect: str) -> list[str]:
     if any(buffer.dtype in ("float16", "bfloat16") for buffer in program.inputs):
         notes.append("16-bit values are widened when read and rounded once, when written.")
     if program.sizes:
-        notes.append(f"{', '.join(program.sizes.values())} may differ from call to call: it is read when called.")
+        notes.append(f"{' and '.join(program.sizes.values())} may differ from call to call, and is read when called.")
     return notes
 
 
@@ -284,8 +298,9 @@ def _shape(program: Program, shape: tuple[Expr, ...]) -> str:
     return " x ".join(texts) or "a number"
 
 
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+def _number(count: int) -> str:
+    unit, name = (10**6, "million") if count >= 10**6 else (10**3, "thousand")
+    return f"{count / unit:.0f} {name}" if count >= 10 * unit else f"{count / unit:.2g} {name}"
 
 
 def _size(count: int) -> str:
