@@ -862,7 +862,7 @@ PUBLISHED_AT = os.environ.get("KERNELRL_BENCHMARKS", "")
     [
         ("kernelbench", "KernelBench/KernelBench", 270),
         ("multikernelbench", "MultiKernelBench", 375),
-        ("tritonbench", "TritonBench", 541),
+        ("tritonbench", "TritonBench", 540),
         ("robust_kbench", "robust-kbench/tasks", 240),
     ],
 )
