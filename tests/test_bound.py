@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from conftest import KERNELS, REFERENCE
 from executor_cases import FAST, judge
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import make_executor
-from kernelrl.executor.contest.demand import product_flops, read_bytes
+from kernelrl.executor.contest.demand import CHANCE, product_flops, read_bytes, sure_share
 from kernelrl.executor.judging.bound import MARGIN, SIZES, STRASSEN, Bounds, Peaks, measure_peaks, too_fast
 from kernelrl.executor.judging.demand import Demand
 from kernelrl.executor.processes.cores import Cores
@@ -67,6 +68,14 @@ def test_what_no_output_depends_on_need_not_be_read() -> None:
     assert read(lambda x: torch.zeros_like(x), one) == 0
     assert read(lambda x: x - x.mean(1, keepdim=True).expand_as(x) * 0 - x, one) == 0, "it computes, and nothing comes"
     assert read(lambda x: x[:1] * 2, one) < ALL / 2
+
+
+def test_a_share_of_few_elements_is_not_overestimated_by_more_than_the_margin() -> None:
+    for share in (1 / 16, 1 / 8, 1 / 4, 1 / 3, 0.45):
+        chances = [math.comb(12, k) * share**k * (1 - share) ** (12 - k) for k in range(13)]
+        too_much = sum(chance for k, chance in enumerate(chances) if sure_share(k, 12) > 2 * share)
+        assert too_much <= CHANCE
+    assert sure_share(12, 12) == pytest.approx(1) and sure_share(0, 12) == 0 and sure_share(6, 6) < 1
 
 
 def test_what_is_the_same_for_all_seeds_need_not_be_read() -> None:

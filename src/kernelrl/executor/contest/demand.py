@@ -5,6 +5,7 @@ Runs in the process of a reference, which is trusted text.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,8 +18,9 @@ from kernelrl.executor import wire
 from kernelrl.executor.legality.operators import ALLOCATION_AND_VIEWS
 
 SAMPLES = 12
-"""Elements of each tensor that are tried. That all of them matter where less than half of the tensor does happens to
-one tensor in 4,000."""
+"""Elements of each tensor that are tried."""
+CHANCE = 1 / 4096
+"""That more is taken to be read than twice what must be, which `bound.MARGIN` allows for."""
 MIN_SAMPLES = 6
 """Of a reference so slow that fewer can be tried nothing is known."""
 PRODUCTS = frozenset(f"aten::{name}" for name in "mm addmm bmm baddbmm".split())
@@ -27,11 +29,12 @@ PRODUCTS = frozenset(f"aten::{name}" for name in "mm addmm bmm baddbmm".split())
 def read_bytes(
     model: torch.nn.Module, draw: Callable[[int], tuple[Any, ...]], seeds: list[int], parameters: bool, budget_s: float
 ) -> int:
-    """Memory that every program must read because the outputs depend on it (in bytes; never too much).
+    """Memory that every program must read because the outputs depend on it (in bytes; seldom more than twice too much).
 
     Elements are tried at random: one that has the same value for all seeds, or that leaves every output as it is
     whether it is much larger or much smaller, need not be read. A tensor counts with the share of the elements that
-    matter. Where the reference is slow, or gives other outputs for the same inputs, nothing is known.
+    surely matter, see `sure_share`. Where the reference is slow, or gives other outputs for the same inputs, nothing is
+    known.
 
     Args:
         model: the reference.
@@ -134,9 +137,24 @@ def _share(
     places: list[tuple[int, ...] | None],
     expected: list[torch.Tensor],
 ) -> float:
-    """Of the elements at these places: those whose value an output depends on."""
+    """Of the elements of a tensor those that surely matter, from those at these places."""
     extremes = _extremes(tensor)
-    return sum(place is not None and _matters(run, tensor, place, extremes, expected) for place in places) / len(places)
+    found = sum(place is not None and _matters(run, tensor, place, extremes, expected) for place in places)
+    return sure_share(found, len(places))
+
+
+def sure_share(found: int, tried: int) -> float:
+    """Twice the smallest share with which so many of the tried elements are found by more than `CHANCE`, at most 1.
+
+    The exact lower limit of a binomial share (Clopper and Pearson 1934). Twice, because whoever uses the bound allows
+    for a factor of two: all of twelve, which are found by that chance where half of them matter, are all.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        share = (low + high) / 2
+        beyond = sum(math.comb(tried, k) * share**k * (1 - share) ** (tried - k) for k in range(found, tried + 1))
+        low, high = (share, high) if beyond < CHANCE else (low, share)
+    return min(1.0, 2 * high) if found else 0.0
 
 
 def _matters(
