@@ -28,7 +28,8 @@ from rich.table import Table
 from kernelrl.configs import compose_config
 from kernelrl.console import make_console
 from kernelrl.data.tables import read_table
-from kernelrl.eval.metrics import Figure, Settings, compute_figures
+from kernelrl.eval.figure import Figure, Settings
+from kernelrl.eval.metrics import compute_figures
 from kernelrl.eval.table import is_speedup
 from kernelrl.records import Ledger, write_json
 from kernelrl.stage_folder import LOG, read_log

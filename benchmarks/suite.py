@@ -21,7 +21,8 @@ from kernelrl.configs import compose_config
 from kernelrl.data.sources.suite import read_suite
 from kernelrl.data.teachers import make_teacher
 from kernelrl.eval.export import to_markdown
-from kernelrl.eval.metrics import Settings, summarize
+from kernelrl.eval.figure import Settings
+from kernelrl.eval.metrics import summarize
 from kernelrl.eval.table import format_estimate
 from kernelrl.executor import make_executor
 from kernelrl.executor.api import Executor, Request

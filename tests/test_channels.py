@@ -12,7 +12,8 @@ from kernelrl.data import sources
 from kernelrl.errors import UserError
 from kernelrl.eval import run
 from kernelrl.eval.channels import find_figures, surge
-from kernelrl.eval.metrics import Settings, compute_figures
+from kernelrl.eval.figure import Settings
+from kernelrl.eval.metrics import compute_figures
 from kernelrl.eval.settings import read_settings, read_strategy
 from kernelrl.policies.prompts import build_prompt, to_text
 from kernelrl.records import Ledger, Record
@@ -29,7 +30,7 @@ STAGES = {
 _ids = count()
 
 
-def sample(task, status, speedup=None, kernel="0", rewards=(), number=None):
+def sample(task, status, speedup=None, kernel="0", rewards=(), number=None, times=(None, None)):
     measured = speedup and Speedup(median=speedup, low=speedup, high=speedup, pairs=7)
     verdict = Verdict(
         task_id=task,
@@ -39,6 +40,8 @@ def sample(task, status, speedup=None, kernel="0", rewards=(), number=None):
         dialect="cpp",
         device="cpu",
         speedup=measured,
+        reference_ms=times[0],
+        candidate_ms=times[1],
         violations=(Violation(rule="no_kernel", evidence=""),) if status == "illegal" else (),
     )
     return Record.of(
@@ -66,18 +69,18 @@ def test_tritonbench_counts_operators_that_pass_in_every_case():
         {
             a: [
                 sample(a, "correct", 2.0, rewards={"similarity": 0.5}.items(), number=0),
-                sample(a, "correct", 1.0, number=1),
+                sample(a, "correct", number=1, times=(1.0, 1.0)),
             ],
             b: [
                 sample(b, "incorrect", rewards={"similarity": 0.25}.items(), number=0),
-                sample(b, "correct", 4.0, number=1),
+                sample(b, "correct", number=1, times=(8.0, 2.0)),
             ],
-            c: [sample(c, "compile_error", number=0), sample(c, "correct", 1.0, number=1)],
+            c: [sample(c, "compile_error", number=0), sample(c, "correct", number=1, times=(1.0, 2.0))],
         },
     )
     assert found["call_accuracy"] == pytest.approx(3 / 4), "add runs twice in both cases, relu once of twice"
     assert found["execution_accuracy"] == pytest.approx(2 / 4)
-    assert found["mean_speedup"] == pytest.approx((2 + 1 + 4 + 1) / 4)
+    assert found["mean_speedup"] == pytest.approx(((1 + 8) / (1 + 2) + 1 / 2) / 2), "of kernels right in every case"
     assert found["similarity"] == pytest.approx((0.5 + 0.25) / 2)
 
 
@@ -102,19 +105,19 @@ def test_multikernelbench_estimates_at_k():
 
 
 def test_robust_kbench_wants_every_configuration():
-    """One kernel for each number of a sample: a case's verdict that is missing says nothing of the others."""
+    """One kernel for each number of a sample: sample 0 fails in what is known of it, sample 3 may be right."""
     ids = [f"robust_kbench/{name}" for name in ("mlp/forward/0", "mlp/forward/1", "mlp/backward/0")]
     found = values(
         "robust_kbench",
         {
-            ids[0]: [sample(ids[0], "correct", number=number) for number in (0, 1, 2)],
+            ids[0]: [sample(ids[0], "incorrect" if number == 0 else "correct", number=number) for number in range(4)],
             ids[1]: [sample(ids[1], "correct", number=1), sample(ids[1], "incorrect", number=2)],
             ids[2]: [sample(ids[2], "incorrect", number=number) for number in (0, 1, 2)],
         },
         case_of=lambda id: id.rpartition("/")[0],
     )
-    assert found["robust"] == pytest.approx(1 / 5)
-    assert (found["forward"], found["backward"]) == pytest.approx((4 / 5, 0))
+    assert found["robust"] == pytest.approx(1 / 6)
+    assert (found["forward"], found["backward"]) == pytest.approx((4 / 6, 0))
 
 
 @pytest.mark.parametrize(

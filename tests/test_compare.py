@@ -10,8 +10,9 @@ import pytest
 from kernelrl.commands import compare
 from kernelrl.errors import UserError
 from kernelrl.eval import paired
-from kernelrl.eval.metrics import Figure, Settings, summarize
-from kernelrl.eval.results import SCHEMA, make_schema, read_results
+from kernelrl.eval.figure import Figure, Settings
+from kernelrl.eval.metrics import summarize
+from kernelrl.eval.results import SCHEMA, TaskEntry, make_schema, read_results
 from kernelrl.records import Record, write_json
 from kernelrl.task import Task
 from kernelrl.verdict import Speedup, Verdict
@@ -52,7 +53,7 @@ def content(policies, tasks=TASKS):
         name: {"policy": name, "folder": "f", **summarize(samples, tasks, SETTINGS)}
         for name, samples in policies.items()
     }
-    entries = [{"id": t.id, "digest": t.digest, "category": t.category, "level": t.level} for t in tasks]
+    entries = [{name: getattr(task, name) for name in TaskEntry.model_fields} for task in tasks]
     return {"schema_version": 1, "name": "r", "tasks": entries, "policies": summaries, "comparisons": []}
 
 
@@ -121,6 +122,32 @@ def test_results_on_tasks_of_one_program_are_on_the_same_tasks(results, capsys):
     paths = [str(results(name, {name: records(solved)[:8]}, twins)) for name, solved in (("some", 3), ("none", 0))]
     compare.main(paths)
     assert "over 4 tasks" in capsys.readouterr().out
+
+
+def test_cases_of_one_program_are_tested_as_one(results):
+    """Four programs lost and none won, each in five cases: a p-value of 1/8, not of 20 tasks lost."""
+    tasks = [
+        Task(id=f"{program}/{case}", source=f"# {program}/{case}", case_of=program)
+        for program in "abcdefgh"
+        for case in range(5)
+    ]
+
+    def sampled(solved):
+        (one,) = records(1, samples=1)[:1]
+        (other,) = records(0, samples=1)[:1]
+        return [
+            (one if task.case_of in solved else other).model_copy(
+                update={"id": f"eval/p/{task.id}/0", "task_id": task.id}
+            )
+            for task in tasks
+        ]
+
+    paths = [results(name, {name: sampled(solved)}, tasks) for name, solved in (("all", "abcdefgh"), ("half", "abcd"))]
+    contenders = [
+        paired.Contender(path.stem, (found := read_results(path)), found.policies[path.stem]) for path in paths
+    ]
+    (row,) = paired.compare(contenders, ["correct"], SETTINGS)
+    assert row.p == pytest.approx(1 / 8) and row.change["value"] == pytest.approx(-0.5)
 
 
 def test_p_values_are_corrected_for_all_that_is_tested(results):

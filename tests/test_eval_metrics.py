@@ -7,7 +7,8 @@ from math import exp, log
 import pytest
 
 from kernelrl.eval import table
-from kernelrl.eval.metrics import RATES, Settings, best_of_k, compare, compute_figures, summarize
+from kernelrl.eval.figure import Settings
+from kernelrl.eval.metrics import RATES, best_of_k, compare, compute_figures, summarize
 from kernelrl.records import Record
 from kernelrl.stats import ratio_interval
 from kernelrl.task import Task
@@ -139,7 +140,8 @@ def test_figures_by_level_and_by_task():
         "1": 2 / 4,
         "2": 1 / 4,
     }
-    assert summary["by_task"]["correct"] == {"totals": [2.0, 1.0], "counts": [4.0, 4.0], "geometric": False}
+    counted = {"totals": [2.0, 1.0], "counts": [4.0, 4.0]}
+    assert summary["by_task"]["correct"] == counted | {"geometric": False, "share": True, "pooled": False}
 
 
 def test_length_and_truncation():
@@ -207,7 +209,7 @@ def test_tasks_that_pass_at_k_leaves_out_are_counted_and_said():
     summary = summarize([right(A), right(A), right(B), lost], [A, B], SETTINGS)
     assert summary["num_left_out"] == {"pass@1": 0, "pass@2": 1}
     said = table.caption({"seed": 0, "policies": {"mine": summary}})
-    assert said.endswith("1 samples without a verdict left out; tasks left out for too few samples: 1 of mine's pass@2")
+    assert said.endswith("1 samples without a verdict left out; left out for too few verdicts: 1 of mine's pass@2")
     whole = summarize([right(A), right(A), right(B), right(B)], [A, B], SETTINGS)
     assert "left out" not in table.caption({"seed": 0, "policies": {"mine": whole}})
 
@@ -269,3 +271,50 @@ def test_a_change_is_coloured_where_its_interval_is_known_and_excludes_no_change
     estimate = dict(zip(("value", "low", "high"), change, strict=True))
     assert table.format_change(figure, estimate) == shown
     assert table.direction(figure, estimate) == colour
+
+
+def of_cases(solved, num_cases):
+    """A task for each case of ten programs, and verdicts of one kernel a program, which solves all cases or none."""
+    tasks = [
+        Task(id=f"{program}/{case}", source="", case_of=program)
+        for program in "abcdefghij"
+        for case in range(num_cases)
+    ]
+    right_or_wrong = [right(task) if task.case_of in solved else record(task, "incorrect", "ran") for task in tasks]
+    numbered = [each.model_copy(update={"id": f"eval/p/{each.task_id}/0"}) for each in right_or_wrong]
+    return numbered, tasks
+
+
+def test_cases_of_one_program_are_no_independent_tasks():
+    """What is known of ten programs does not grow with the number of cases that one kernel is tried in."""
+    one, five = (of_cases("abcd", num_cases) for num_cases in (1, 5))
+    once, often = (summarize(*each, SETTINGS) for each in (one, five))
+    assert often["num_tasks"] == 50 and often["num_programs"] == 10 and often["num_solved"] == 4
+    assert often["figures"]["correct"] == once["figures"]["correct"]
+    changes = [
+        compare(of_cases("abcdefg", num_cases)[0], before, tasks, SETTINGS)["correct"]
+        for num_cases, (before, tasks) in ((1, one), (5, five))
+    ]
+    assert changes[0] == changes[1] and changes[0]["value"] == pytest.approx(0.3)
+
+
+def test_where_no_sample_or_every_one_is_right_the_interval_is_the_exact_one():
+    tasks = [Task(id=str(index), source="") for index in range(20)]
+    none, every = ([record(task, "incorrect", "ran") for task in tasks], [right(task) for task in tasks])
+    low, high = (summarize(samples, tasks, SETTINGS)["figures"]["correct"] for samples in (none, every))
+    assert low == {"value": 0.0, "low": 0.0, "high": pytest.approx(0.1684, abs=1e-4)}, (
+        "the share that gives 0 of 20 in 2.5 %"
+    )
+    assert high == {"value": 1.0, "low": pytest.approx(0.8316, abs=1e-4), "high": 1.0}
+
+
+def test_a_policy_that_pays_for_failures_is_not_the_cheaper_one():
+    """All ten tasks for 100 tokens each; three of them for 90 each: 300 tokens for a solved one."""
+    tasks = [Task(id=str(index), source="") for index in range(10)]
+    solid = [right(task).model_copy(update={"completion_tokens": 100}) for task in tasks]
+    terse = [
+        (right(task) if index < 3 else record(task, "incorrect", "ran")).model_copy(update={"completion_tokens": 90})
+        for index, task in enumerate(tasks)
+    ]
+    change = compare(terse, solid, tasks, SETTINGS)["tokens_per_solved"]
+    assert change["value"] == pytest.approx(300 - 100) and change["low"] > 0

@@ -15,7 +15,8 @@ from omegaconf import OmegaConf
 
 from browser import CHROMIUM, Browser
 from kernelrl.errors import UserError
-from kernelrl.eval.metrics import Settings, compare, summarize
+from kernelrl.eval.figure import Settings
+from kernelrl.eval.metrics import compare, summarize
 from kernelrl.eval.report import choose_samples, highlight, render, run
 from kernelrl.records import Ledger, Record, write_json
 from kernelrl.task import Task

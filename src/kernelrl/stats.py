@@ -88,6 +88,12 @@ def ratio_interval(
     return percentiles(resampled_ratios(_one_run(totals), _one_run(counts), resamples, seed), level)
 
 
+def all_or_none_interval(all_of_them: bool, count: int, level: float = 0.95) -> Interval:
+    """Interval of a share where all, or none, of `count` independent draws have it (Clopper and Pearson 1934)."""
+    beyond = ((1 - level) / 2) ** (1 / count)
+    return (beyond, 1.0) if all_of_them else (0.0, 1 - beyond)
+
+
 def ratio_difference_interval(
     after: tuple[ArrayLike, ArrayLike],
     before: tuple[ArrayLike, ArrayLike],

@@ -16,7 +16,7 @@ from rich.text import Text
 from kernelrl.commands.arguments import Parser
 from kernelrl.console import make_console, set_up_logging
 from kernelrl.errors import UserError
-from kernelrl.eval.metrics import Settings
+from kernelrl.eval.figure import Settings
 from kernelrl.eval.paired import Contender, Row, compare, shared_tasks
 from kernelrl.eval.results import read_results
 from kernelrl.eval.table import format_change, format_estimate, label

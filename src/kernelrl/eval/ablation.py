@@ -26,6 +26,7 @@ from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
 from kernelrl.eval import metrics, plots
 from kernelrl.eval import table as figures_table
+from kernelrl.eval.figure import Figure, Settings
 from kernelrl.eval.stage import RECORDS, RESULTS
 from kernelrl.records import Ledger, write_atomically, write_json
 from kernelrl.stage_folder import LOG, read_log
@@ -58,12 +59,12 @@ class Variant:
 
     name: str
     seeds: list[int]
-    figures: dict[str, list[metrics.Figure]]
+    figures: dict[str, list[Figure]]
     """Figure by name, for each run."""
     logs: list[list[dict[str, Any]]]
     """Entries of each run's GRPO log; empty for the start."""
 
-    def resample(self, figure: str, settings: metrics.Settings) -> NDArray[np.float64]:
+    def resample(self, figure: str, settings: Settings) -> NDArray[np.float64]:
         """(R,) resampled values of a figure."""
         runs = self.figures[figure]
         totals, counts = ([getattr(run, name) for run in runs] for name in ("totals_T", "counts_T"))
@@ -90,7 +91,7 @@ def compare_arms(output_dir: Path, start: str) -> dict[str, Any]:
         raise UserError(f"ablate: no arm has finished in {output_dir}")
     results = json.loads((output_dir / start / RESULTS).read_text())
     tasks = [Task.model_validate_json(row["task"]) for row in read_table(Path(results["eval"]["tasks"]), ["task"])]
-    settings = metrics.Settings(k=(1,), fast_p=(1,), bootstrap=RESAMPLES, seed=0)
+    settings = Settings(k=(1,), fast_p=(1,), bootstrap=RESAMPLES, seed=0)
     variants = [_read_start(output_dir / start, tasks, settings), *_read_variants(arms, tasks, settings)]
     measured = [name for name in FIGURES if not all(math.isnan(variant.value(name)) for variant in variants)]
     comparisons = [
@@ -144,14 +145,14 @@ def write(output_dir: Path, summary: Mapping[str, Any]) -> Path:
     return output_dir / "ablation.html"
 
 
-def _read_start(folder: Path, tasks: Sequence[Task], settings: metrics.Settings) -> Variant:
+def _read_start(folder: Path, tasks: Sequence[Task], settings: Settings) -> Variant:
     (policy,) = json.loads((folder / RESULTS).read_text())["policies"]
     records = list(Ledger(folder / "eval" / policy / RECORDS))
     figures = metrics.compute_figures(records, tasks, settings)
     return Variant(policy, [], {name: [figure] for name, figure in figures.items()}, logs=[])
 
 
-def _read_variants(arms: Sequence[Path], tasks: Sequence[Task], settings: metrics.Settings) -> list[Variant]:
+def _read_variants(arms: Sequence[Path], tasks: Sequence[Task], settings: Settings) -> list[Variant]:
     described = [json.loads(path.read_text()) for path in arms]
     common = set.intersection(*(set(arm["overrides"]) for arm in described))
     members: defaultdict[str, list[tuple[int, Path]]] = defaultdict(list)
@@ -169,7 +170,7 @@ def _read_variants(arms: Sequence[Path], tasks: Sequence[Task], settings: metric
     return variants
 
 
-def _estimate(variant: Variant, figure: str, settings: metrics.Settings) -> dict[str, float | None]:
+def _estimate(variant: Variant, figure: str, settings: Settings) -> dict[str, float | None]:
     low, high = percentiles(variant.resample(figure, settings))
     values = np.array([variant.value(figure), low, high])
     values = np.exp(values) if variant.figures[figure][0].geometric else values
@@ -177,7 +178,7 @@ def _estimate(variant: Variant, figure: str, settings: metrics.Settings) -> dict
     return {name: None if np.isnan(value) else float(value) for name, value in zip(names, values, strict=True)}
 
 
-def _difference(before: Variant, after: Variant, figure: str, settings: metrics.Settings) -> dict[str, Any]:
+def _difference(before: Variant, after: Variant, figure: str, settings: Settings) -> dict[str, Any]:
     differences_R = after.resample(figure, settings) - before.resample(figure, settings)
     low, high = percentiles(differences_R)
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import permutation_test
 
 from kernelrl.errors import UserError
-from kernelrl.eval.metrics import Figure, Settings
+from kernelrl.eval.figure import Figure, Settings
 from kernelrl.eval.results import PolicyResults, Results
 from kernelrl.eval.table import LOWER_IS_BETTER
 from kernelrl.stats import holm
@@ -111,12 +111,12 @@ def sign_flip_p(after: Figure, before: Figure, seed: int) -> float | None:
 
     If there were no difference between the policies, each task's difference would be as likely to have the other sign:
     all choices of signs are tried where there are fewer than `RESAMPLES`, else so many are drawn. Only tasks that both
-    measure count. None: fewer than two of them.
+    measure count. None: fewer than two of them, or the figure is pooled and has no means of tasks.
 
     Source: Fisher 1935, "The Design of Experiments", section 21.
     """
     means = tuple(it.totals_T for it in after.means_with(before))
-    if len(means[0]) < 2:
+    if after.pooled or len(means[0]) < 2:
         return None
 
     def difference(first: NDArray[np.float64], second: NDArray[np.float64], axis: int) -> Any:
@@ -129,10 +129,11 @@ def sign_flip_p(after: Figure, before: Figure, seed: int) -> float | None:
 
 
 def _over(contender: Contender, figure: str, names: Sequence[str]) -> Figure:
-    """A figure over some tasks, in their order."""
+    """A figure over the programs whose cases some tasks are, in their order."""
     if figure not in contender.policy.by_task:
         raise UserError(f"{contender.name}: no figure {figure!r}; it has {', '.join(contender.policy.by_task)}")
     whole = contender.policy.by_task[figure].figure()
     places = {name: index for index, name in enumerate(_names(contender.results))}
     chosen = [places[name] for name in names]
-    return Figure(whole.totals_T[chosen], whole.counts_T[chosen], whole.geometric)
+    programs = [contender.results.tasks[place].case_of or name for place, name in zip(chosen, names, strict=True)]
+    return replace(whole, totals_T=whole.totals_T[chosen], counts_T=whole.counts_T[chosen]).of_programs(programs)

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kernelrl.errors import UserError
-from kernelrl.eval.metrics import Figure
+from kernelrl.eval.figure import Figure
 
 SCHEMA_VERSION = 1
 SCHEMA = Path(__file__).with_name("results.schema.json")
@@ -37,6 +37,8 @@ class TaskEntry(BaseModel):
     """sha256 of the program and its tolerances: equal for equal tasks."""
     category: str
     level: int | None
+    case_of: str | None = None
+    """Tasks with the same one are cases of one program, and no independent ones; null: the task stands alone."""
 
 
 class Partial(BaseModel):
@@ -54,9 +56,14 @@ class ByTask(BaseModel):
     counts: list[float]
     geometric: bool
     """The totals are sums of natural logarithms."""
+    share: bool = False
+    """Between 0 and 1."""
+    pooled: bool = False
+    """What all tasks cost over what all of them gave."""
 
     def figure(self) -> Figure:
-        return Figure(np.array(self.totals, dtype=np.float64), np.array(self.counts, dtype=np.float64), self.geometric)
+        totals_T, counts_T = (np.array(values, dtype=np.float64) for values in (self.totals, self.counts))
+        return Figure(totals_T, counts_T, self.geometric, self.share, self.pooled)
 
 
 class Group(BaseModel):
@@ -95,7 +102,11 @@ class PolicyResults(Group):
     num_untimed: int
     """Correct samples without a time."""
     num_left_out: dict[str, int] = {}
-    """Tasks with too few samples with a verdict, by the `pass@k` that leaves them out; empty: not known."""
+    """Tasks, or programs, with too few verdicts, by the figure that leaves them out; empty: not known."""
+    num_programs: int | None = None
+    """Whose cases the tasks are, and over which the intervals are; null: not known."""
+    num_solved: int | None = None
+    """Programs that a sample solves, in every case; null: not known."""
     categories: dict[str, Group]
     levels: dict[str, Group]
     by_task: dict[str, ByTask]
@@ -108,7 +119,7 @@ class PolicyResults(Group):
 
 class Comparison(BaseModel):
     """The change of each figure from one policy to another: the mean difference, for speedups the mean quotient, of a
-    task's two means, over the tasks that both policies measure."""
+    program's two means, over the programs that both policies measure."""
 
     before: str
     after: str
@@ -126,6 +137,8 @@ class Results(BaseModel):
     tasks: list[TaskEntry]
     partial: Partial | None = None
     """Null: every task was evaluated."""
+    source_skipped: dict[str, int] = {}
+    """Items of the source that are no task here, by reason; empty: none, or the tasks came from a file."""
     policies: dict[str, PolicyResults]
     comparisons: list[Comparison]
 

@@ -24,6 +24,7 @@ from kernelrl.data.tables import TASK_COLUMNS, read_references, read_table, writ
 from kernelrl.errors import UserError
 from kernelrl.eval import checkpoints, kernelbench, kernelbench_export, metrics, rejudge, trajectories
 from kernelrl.eval.channels import check_tasks, find_figures, find_judge
+from kernelrl.eval.figure import Settings, program_of
 from kernelrl.eval.provenance import git_version, package_versions
 from kernelrl.eval.results import SCHEMA_VERSION, Partial, TaskEntry
 from kernelrl.eval.sampling import Work, sample_and_judge
@@ -81,15 +82,17 @@ def run(cfg: DictConfig) -> Path:
     path = Path(cfg.output_dir) / RESULTS
     _check_place(path, settings.folder)
     reward = make_reward(cfg.reward)
-    every_row, tasks_digest = _read_tasks(cfg, settings)
-    rows = every_row[: settings.limit]
-    tasks = [Task.model_validate_json(row["task"]) for row in rows]
+    every_row, tasks_digest, source_skipped = _read_tasks(cfg, settings)
+    every_task = [Task.model_validate_json(row["task"]) for row in every_row]
+    wanted = {program_of(task) for task in every_task[: settings.limit]}  # a program with all its cases
+    rows = [row for task, row in zip(every_task, every_row, strict=True) if program_of(task) in wanted]
+    tasks = [task for task in every_task if program_of(task) in wanted]
     if settings.channel is not None:
         check_tasks(settings.channel, tasks)
     if settings.kernelbench_run:
         kernelbench_export.find_problems(tasks)
     prompts = {task.id: row["prompt"] for task, row in zip(tasks, rows, strict=True)}
-    to_compute = metrics.Settings(
+    to_compute = Settings(
         k=settings.k,
         fast_p=settings.fast_p,
         bootstrap=settings.bootstrap,
@@ -151,6 +154,7 @@ def run(cfg: DictConfig) -> Path:
         results = {
             "schema_version": SCHEMA_VERSION,
             "tasks": [{name: getattr(task, name) for name in TaskEntry.model_fields} for task in tasks],
+            "source_skipped": source_skipped,
             "partial": Partial(num=len(rows), of=len(every_row)).model_dump() if len(rows) < len(every_row) else None,
             "policies": summaries,
             "comparisons": comparisons,
@@ -192,12 +196,14 @@ def _check_place(path: Path, folder: Path) -> None:
         )
 
 
-def _read_tasks(cfg: DictConfig, settings: EvalSettings) -> tuple[list[dict[str, Any]], str]:
-    """The rows to evaluate on, `task` and `prompt`, and a digest of them."""
+def _read_tasks(cfg: DictConfig, settings: EvalSettings) -> tuple[list[dict[str, Any]], str, dict[str, int]]:
+    """The rows to evaluate on, `task` and `prompt`, a digest of them, and what the source has left out, by reason."""
     if settings.tasks is not None:
-        return read_table(settings.tasks, TABLE.names), digest(settings.tasks)
-    rows = [task_row(task, cfg.dialect, cfg.prompt.style, None) for task in sources.load_all(cfg.tasks)]
-    return rows, hashlib.sha256(repr([(row["task"], row["prompt"]) for row in rows]).encode()).hexdigest()
+        return read_table(settings.tasks, TABLE.names), digest(settings.tasks), {}
+    split = sources.load_part(cfg.tasks)
+    rows = [task_row(task, cfg.dialect, cfg.prompt.style, None) for task in sources.in_order(split)]
+    content = repr([(row["task"], row["prompt"]) for row in rows])
+    return rows, hashlib.sha256(content.encode()).hexdigest(), dict(split.skipped)
 
 
 @contextmanager
@@ -230,12 +236,10 @@ def _run_part(work: Work, asked: Mapping[str, Any]) -> Path:
 
 
 def _seconds_per_solved(summary: Mapping[str, Any]) -> float | None:
-    """Seconds of sampling and judging for each task that a sample solves; None: it solves none, or some samples
-    were there before."""
-    num_solved = sum(correct > 0 for correct in summary["by_task"]["correct"]["totals"])
-    if not num_solved or summary.get("num_resumed") != 0:
+    """Seconds of sampling and judging for each program that a sample solves; None: it solves none, or was resumed."""
+    if not summary["num_solved"] or summary.get("num_resumed") != 0:
         return None
-    return float(summary["seconds"] / num_solved)
+    return float(summary["seconds"] / summary["num_solved"])
 
 
 def _track(cfg: DictConfig, summaries: dict[str, Any]) -> None:

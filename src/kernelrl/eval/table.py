@@ -70,10 +70,10 @@ def caption(results: Mapping[str, Any]) -> str:
     """What the intervals are, over how much, and what was left out."""
     policies = results["policies"].values()
     first = next(iter(policies))
-    text = (
-        f"95 % bootstrap intervals over {first['num_tasks']} tasks; {first['num_samples']} samples per policy; "
-        f"seed {results['seed']}"
-    )
+    over = f"{first['num_tasks']} tasks"
+    if (num_programs := first.get("num_programs", first["num_tasks"])) < first["num_tasks"]:
+        over = f"{num_programs} programs with {over}"
+    text = f"95 % bootstrap intervals over {over}; {first['num_samples']} samples per policy; seed {results['seed']}"
     if partial := results.get("partial"):
         text = f"PARTIAL: the first {partial['num']} of {partial['of']} tasks (eval.limit). {text}"
     if unknown := sum(policy["num_infrastructure"] for policy in policies):
@@ -84,7 +84,9 @@ def caption(results: Mapping[str, Any]) -> str:
         for figure, number in policy.get("num_left_out", {}).items()
         if number
     ]
-    return f"{text}; tasks left out for too few samples: {', '.join(few)}" if few else text
+    if skipped := sum(results.get("source_skipped", {}).values()):
+        text = f"{text}; {skipped} items that the source could not make a task of"
+    return f"{text}; left out for too few verdicts: {', '.join(few)}" if few else text
 
 
 def is_speedup(figure: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from kernelrl.console import track
 from kernelrl.eval import metrics
+from kernelrl.eval.figure import Settings
 from kernelrl.executor import Executor
 from kernelrl.policies.prompts import Message
 from kernelrl.policies.protocol import Policy
@@ -96,7 +97,7 @@ def make_problems(
     ]
 
 
-def by_turn(records: Sequence[Record], tasks: Sequence[Task], settings: metrics.Settings) -> list[dict[str, Any]]:
+def by_turn(records: Sequence[Record], tasks: Sequence[Task], settings: Settings) -> list[dict[str, Any]]:
     """Figures after each turn, of the best attempts so far; empty where nothing has turns."""
     turns = Counter(record.turn for record in records if record.turn is not None)
     found = []

@@ -86,7 +86,11 @@ def load_all(cfg: DictConfig) -> list[Task]:
     Raises:
         UserError: there is no such source (lists those there are), or it cannot be read.
     """
-    split = load_part(cfg)
+    return in_order(load_part(cfg))
+
+
+def in_order(split: TaskSplit) -> list[Task]:
+    """The tasks of both splits in the order of their ids, numbers in them by value."""
     return sorted([*split.train, *split.heldout], key=lambda task: _natural(task.id))
 
 

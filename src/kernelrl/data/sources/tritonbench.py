@@ -49,13 +49,15 @@ def load(cfg: DictConfig) -> TaskSplit:
     origin = f"tritonbench-{cfg.channel.lower()}"
     for file in sorted(folder.glob("*.py")):
         try:
-            cases = _read(file.read_text(encoding="utf-8-sig"))
+            cases, unread = _read(file.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError):
             found.skip("not_text", str(file))
             continue
         except NoTask as reason:
             found.skip(str(reason), str(file))
             continue
+        for name in unread:
+            found.skip("case_is_no_call", f"{file}: {name}")
         prepared = []
         for case in cases:
             try:
@@ -205,18 +207,16 @@ class _Signature:
         }
         values = [*operator.args.defaults, *operator.args.kw_defaults]
         with_default = parameters[len(operator.args.args) - len(operator.args.defaults) :]
-        return cls(
-            operator=operator.name,
-            inputs=[parameter.arg for parameter in parameters if parameter.arg in made],
-            arguments=[parameter.arg for parameter in parameters if parameter.arg in given - made],
-            defaults={
-                parameter.arg: value for parameter, value in zip(with_default, values, strict=True) if value is not None
-            },
-        )
+        defaults = {it.arg: value for it, value in zip(with_default, values, strict=True) if value is not None}
+        if any(given - defaults.keys() - (found or {}).keys() for found in bound):
+            return None
+        inputs = [parameter.arg for parameter in parameters if parameter.arg in made]
+        arguments = [parameter.arg for parameter in parameters if parameter.arg in given - made]
+        return cls(operator.name, inputs, arguments, defaults)
 
 
-def _read(text: str) -> list[_Case]:
-    """The cases of a file.
+def _read(text: str) -> tuple[list[_Case], list[str]]:
+    """The cases of a file, and the names of its other results, which are no plain calls of the code: in a `try`, say.
 
     Raises:
         NoTask: the file has none that call its code.
@@ -242,7 +242,17 @@ def _read(text: str) -> list[_Case]:
                     cases.append(_Case(name, code, operators[call.func.id], imports, body[:index], call))
     if not cases:
         raise NoTask("no_case_calls_the_operator")
-    return cases
+    named = [_name_of_result(node) for node in ast.walk(ast.Module(body, []))]
+    known = {case.name for case in cases}
+    return cases, list(dict.fromkeys(name for name in named if name is not None and name not in known))
+
+
+def _name_of_result(node: ast.AST) -> str | None:
+    """`a` of `results["a"] = …`."""
+    match node:
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id="results"), slice=ast.Constant(value=str(name)))]):
+            return name
+    return None
 
 
 def _imported(tree: ast.Module) -> list[str]:

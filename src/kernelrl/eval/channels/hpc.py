@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelrl.eval.channels import mean
-from kernelrl.eval.metrics import Figure, Settings
+from kernelrl.eval.figure import Figure, Settings, mean
 from kernelrl.records import Record
 from kernelrl.task import Task
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelrl.eval.metrics import Figure, Settings, faster_than, one_of_k
+from kernelrl.eval.figure import Figure, Settings, one_of_k
+from kernelrl.eval.metrics import faster_than
 from kernelrl.records import Record
 from kernelrl.task import Task
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelrl.eval.channels import by_program, mean
-from kernelrl.eval.metrics import Figure, Settings
+from kernelrl.eval.figure import Figure, Settings, mean, program_of, share_of_programs
 from kernelrl.records import Record
 from kernelrl.task import Task
 
@@ -28,8 +27,11 @@ def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settin
     """
     directions = [task.id.split("/")[-2] for task in tasks]
     right_T = [[record.verdict.correct for record in samples] for samples in samples_T]
-    programs = [task.case_of or task.id for task in tasks]
-    return {"robust": by_program(programs, samples_T, lambda verdict: verdict.correct)} | {
-        name: mean([right if direction == name else [] for right, direction in zip(right_T, directions, strict=True)])
-        for name in DIRECTIONS
+    programs = [program_of(task) for task in tasks]
+    right_of = {
+        wanted: [right if direction == wanted else [] for right, direction in zip(right_T, directions, strict=True)]
+        for wanted in DIRECTIONS
+    }
+    return {"robust": share_of_programs(programs, samples_T, lambda verdict: verdict.correct)} | {
+        direction: mean(values_T, share=True) for direction, values_T in right_of.items()
     }

@@ -15,8 +15,7 @@ import numpy as np
 
 from kernelrl.candidate import Completion
 from kernelrl.eval.calibration import signed_gaps
-from kernelrl.eval.channels import mean
-from kernelrl.eval.metrics import Figure, Settings
+from kernelrl.eval.figure import Figure, Settings, mean
 from kernelrl.records import Record
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict, Violation
@@ -74,8 +73,8 @@ def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settin
     y_N = np.array([float(right) for known, right in zip(known_T, right_T, strict=True) for _ in known])
     base_N = (y_N - y_N.mean()) ** 2 if y_N.size else y_N
     return {
-        "answered": mean([[p is not None for p in predicted] for predicted in predicted_T]),
-        "accuracy": mean([[record.verdict.correct for record in samples] for samples in samples_T]),
+        "answered": mean([[p is not None for p in predicted] for predicted in predicted_T], share=True),
+        "accuracy": mean([[record.verdict.correct for record in samples] for samples in samples_T], share=True),
         "brier": _mean_of((p_N - y_N) ** 2, known_T),
         "brier_base": _mean_of(base_N, known_T),
         "ece": _mean_of(signed_gaps(p_N, y_N), known_T),

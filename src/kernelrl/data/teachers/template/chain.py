@@ -101,7 +101,7 @@ def _reason_briefly(ops: tuple[str, ...], level: Level) -> str:
     """What bounds the task, what is fused and how it is parallelised."""
     bound = "The product does most of the arithmetic" if ops[0] == "matmul" else "Memory-bound"
     return (
-        f"{bound}: {len(ops)} operators would move the matrix through memory {len(ops)} times.\n"
+        f"{bound}.\n{len(ops)} operators would move the matrix through memory {len(ops)} times.\n"
         f"Plan: {'each' if level.threads else 'one'} thread takes a row, keeps it in cache and applies every operator "
         f"to it.\n{_target(level)}"
     )
