@@ -264,6 +264,7 @@ def test_a_policy_predicts_the_verdicts_of_a_run_and_no_kernel_is_run(tmp_path, 
         {"answered": 1, "accuracy": 0.5, "brier": (0.1**2 + 0.9**2) / 2, "brier_base": 0.25, "ece": 0.4}
     )
     assert policy["categories"]["correct"]["figures"]["accuracy"]["value"] == 1
+    assert results["executor"]["oracle"] == "float64" and "cache_dir" not in results["executor"]
     assert {record.verdict.protocol for record in Ledger(tmp_path / "run" / "eval" / "m" / "records")} == {"surge"}
 
 
