@@ -30,7 +30,7 @@ from kernelrl.console import make_console, track
 from kernelrl.errors import UserError
 from kernelrl.executor import make_executor
 from kernelrl.executor.api import Request, deciding_settings
-from kernelrl.records import Ledger, Record, write_json
+from kernelrl.records import Ledger, Record, digest, write_json
 from kernelrl.stage_folder import open_stage
 from kernelrl.stats import fast_p, geometric_mean
 from kernelrl.task import Task
@@ -71,7 +71,8 @@ def run(cfg: DictConfig) -> Path:
         The stage folder: `eval_results.json` and a baseline file in KernelBench's format, `summary.json`, records.
 
     Raises:
-        UserError: the folder holds no kernel, or a file that is needed is not there or not in KernelBench's format.
+        UserError: the folder holds no kernel, a file that is needed is not there or not in KernelBench's format, or
+            kernels or problems are others than those that were judged.
     """
     node = cfg["import"]
     folder = Path(node.folder)
@@ -87,6 +88,8 @@ def run(cfg: DictConfig) -> Path:
     asked = {"run": str(folder), "executor": deciding_settings(to_dict(cfg.executor))}
     if node.levels is not None:
         asked["levels"] = list(node.levels)
+    if problems:
+        asked |= _what_is_judged(folder, samples, problems)
     with open_stage("import", output, asked) as stage:
         if problems:
             verdicts = _judge(cfg, samples, problems, Ledger(stage.path / "records"))
@@ -233,6 +236,16 @@ def summarize_levels(outcomes: Mapping[int, Sequence[Outcome]]) -> dict[str, Any
     figures = summarize([outcome for level in outcomes.values() for outcome in level])
     levels = {str(level): summarize(outcomes[level]) for level in outcomes}
     return figures | ({"levels": levels} if len(levels) > 1 else {})
+
+
+def _what_is_judged(
+    folder: Path, samples: Sequence[Sample], problems: Mapping[tuple[int, int], Task]
+) -> dict[str, dict[str, str]]:
+    """Digests of the kernels and of the problems, by which verdicts are those of other ones."""
+    return {
+        "kernels": {str(sample.path.relative_to(folder)): digest(sample.path) for sample in samples},
+        "problems": {f"level{level}/{task.id}": task.digest for (level, _), task in problems.items()},
+    }
 
 
 def _judge(
