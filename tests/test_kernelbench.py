@@ -82,7 +82,11 @@ def test_results_alone_can_be_read(run_folder: Path, kernelrl: Run, tmp_path: Pa
     assert result.returncode == 0, result.stderr
     summary = json.loads((tmp_path / "out" / "eval" / "policy" / "summary.json").read_text())
     assert list(summary) == ["KernelBench"]
-    assert summary["KernelBench"]["fast_p"]["1"] == 0 and summary["KernelBench"]["speedup"] is None
+    theirs = summary["KernelBench"]
+    assert theirs["fast_p"]["0"] == pytest.approx(2 / 3) and theirs["speedup"] is None
+    assert {theirs["fast_p"][p] for p in theirs["fast_p"] if p != "0"} == {None}, "without a baseline nothing is known"
+    (shown,) = [line for line in result.stdout.splitlines() if "fast_1," in line]
+    assert "–" in shown and "0.0" not in shown
 
 
 def imported(folder: Path, output_dir: Path, *words: str) -> dict[str, Any]:
@@ -145,6 +149,14 @@ def test_figures_are_kernelbenchs() -> None:
     for p, value in figures["fast_p"].items():
         assert value == pytest.approx(fastp(list(correct), list(baseline), list(actual), float(p)))
     assert figures["speedup"] == pytest.approx(np.prod((baseline / actual)[correct]) ** (1 / correct.sum()))
+
+
+def test_what_was_not_timed_is_not_slow() -> None:
+    right, wrong = Outcome(compiled=True, correct=True), Outcome(compiled=True)
+    assert summarize([right, wrong])["fast_p"] == {"0": 0.5} | dict.fromkeys(("0.5", "0.8", "1", "1.5", "2"))
+    assert summarize([wrong, wrong])["fast_p"]["1"] == 0, "nothing is right, so nothing is fast"
+    timed = Outcome(compiled=True, correct=True, speedup=3.0)
+    assert summarize([right, timed, wrong, wrong])["fast_p"]["2"] == 0.25
 
 
 def test_bad_folders_and_files_are_named(tmp_path: Path) -> None:

@@ -218,7 +218,10 @@ def to_results(
 
 
 def summarize(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """KernelBench's figures over all problems, first sample each (its `score.py`): rates, geometric mean, `fast_p`."""
+    """KernelBench's figures over all problems, first sample each (its `score.py`): rates, geometric mean, `fast_p`.
+
+    `fast_p` with p > 0 is None where samples are correct and none of them was timed.
+    """
     correct = [outcome.correct for outcome in outcomes]
     speedups = [outcome.speedup for outcome in outcomes]
     measured = [outcome.speedup for outcome in outcomes if outcome.correct and outcome.speedup is not None]
@@ -227,7 +230,10 @@ def summarize(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "compiled": sum(outcome.compiled for outcome in outcomes) / len(outcomes),
         "correct": sum(correct) / len(outcomes),
         "speedup": geometric_mean(measured) if measured else None,
-        "fast_p": {f"{p:g}": fast_p(correct, speedups, p) for p in P_VALUES},
+        "fast_p": {
+            f"{p:g}": None if p > 0 and any(correct) and not measured else fast_p(correct, speedups, p)
+            for p in P_VALUES
+        },
     }
 
 
@@ -359,10 +365,14 @@ def _table(name: str, figures: Mapping[str, Mapping[str, Any]]) -> Table:
         table.add_column(column, justify="right")
     for label, cells in {
         "problems": [str(it["problems"]) for it in columns.values()],
-        "compiled, %": [f"{100 * it['compiled']:.1f}" for it in columns.values()],
-        "correct, %": [f"{100 * it['correct']:.1f}" for it in columns.values()],
+        "compiled, %": [_percent(it["compiled"]) for it in columns.values()],
+        "correct, %": [_percent(it["correct"]) for it in columns.values()],
         "speedup of correct, ×": ["–" if it["speedup"] is None else f"{it['speedup']:.2f}" for it in columns.values()],
-        **{f"fast_{p:g}, %": [f"{100 * it['fast_p'][f'{p:g}']:.1f}" for it in columns.values()] for p in P_VALUES},
+        **{f"fast_{p:g}, %": [_percent(it["fast_p"][f"{p:g}"]) for it in columns.values()] for p in P_VALUES},
     }.items():
         table.add_row(label, *cells)
     return table
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f}"
