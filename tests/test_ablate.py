@@ -8,7 +8,8 @@ import pytest
 
 from kernelrl.data.tables import write_table
 from kernelrl.errors import UserError
-from kernelrl.eval.ablation import ARM, compare_arms, make_table, write
+from kernelrl.eval.ablation import ARM, Variant, compare_arms, difference, make_table, write
+from kernelrl.eval.metrics import Figure, Settings
 from kernelrl.records import Ledger, write_json
 from kernelrl.runs import ablation
 from kernelrl.task import Task
@@ -47,7 +48,7 @@ def summary(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ablation")
     leave_policy(folder / "start", "sft", 0.4, seed=0)
     for reward, rate in (("good", 0.8), ("same", 0.8), ("bad", 0.4)):
-        for seed in (0, 1):
+        for seed in range(4):
             leave_arm(folder, reward, seed, rate)
     found = compare_arms(folder, "start")
     write(folder, found)
@@ -62,9 +63,9 @@ def compared(summary, before, after, figure="correct"):
 def test_arms_that_differ_in_the_seed_are_runs_of_one_variant(summary):
     assert {name: variant["seeds"] for name, variant in summary["variants"].items()} == {
         "sft": [],
-        "reward=bad": [0, 1],
-        "reward=good": [0, 1],
-        "reward=same": [0, 1],
+        "reward=bad": [0, 1, 2, 3],
+        "reward=good": [0, 1, 2, 3],
+        "reward=same": [0, 1, 2, 3],
     }
     good = summary["variants"]["reward=good"]["figures"]["correct"]
     assert good["low"] < good["value"] < good["high"] and good["value"] == pytest.approx(0.8, abs=0.05)
@@ -77,6 +78,73 @@ def test_what_is_different_is_told_from_what_is_not(summary):
     assert compared(summary, "reward=good", "reward=same")["p_corrected"] > 0.2
     assert compared(summary, "sft", "reward=bad")["p_corrected"] > 0.2
     assert all(each["p"] <= each["p_corrected"] <= 1 for each in summary["comparisons"])
+
+
+def variant(name, *rates, tasks=40, samples=10, seeds=None):
+    """Runs that are right in the given shares of the samples, on every task alike."""
+    counts_T = np.full(tasks, float(samples))
+    runs = [Figure(rate * counts_T, counts_T) for rate in rates]
+    return Variant(name, list(range(len(rates))) if seeds is None else seeds, {"correct": runs}, [])
+
+
+SETTINGS = Settings(k=(1,), fast_p=(), bootstrap=200, seed=0)
+
+
+def test_a_difference_is_welchs_over_runs_by_hand():
+    """Standard deviations of 0.1 and means 0.3 apart: t of 3.674 with four degrees of freedom, quantile 2.776."""
+    found = difference(variant("a", 0.1, 0.2, 0.3), variant("b", 0.4, 0.5, 0.6), "correct", SETTINGS)
+    assert found["value"] == pytest.approx(0.3) and found["p"] == pytest.approx(0.02131, abs=1e-5)
+    margin = 2.7764 * 0.1 * np.sqrt(2 / 3)
+    assert (found["low"], found["high"]) == pytest.approx((0.3 - margin, 0.3 + margin), rel=1e-4)
+
+
+def test_where_tasks_differ_more_than_runs_the_wider_interval_counts():
+    """On half of the tasks one variant is always right, on the others never; all its runs are the same."""
+    right_T = np.repeat([10.0, 0.0], 20)
+    split = Variant("split", [0, 1], {"correct": [Figure(right_T, np.full(40, 10.0))] * 2}, [])
+    found = difference(variant("a", 0.4, 0.4), split, "correct", SETTINGS)
+    assert found["low"] < 0 < found["value"] < found["high"] and found["p"] > 0.1
+
+
+def test_a_task_without_a_verdict_in_some_run_is_left_out_of_all():
+    some = variant("a", 0.5, 0.7, tasks=2)
+    totals_T, counts_T = np.array([0.0, 2.0]), np.array([0.0, 10.0])
+    found = difference(some, Variant("b", [0], {"correct": [Figure(totals_T, counts_T)]}, []), "correct", SETTINGS)
+    assert found["value"] == pytest.approx(0.2 - 0.6)
+    nothing = Variant("c", [0], {"correct": [Figure(np.zeros(2), np.zeros(2))]}, [])
+    assert difference(some, nothing, "correct", SETTINGS) is None
+
+
+def test_false_alarms_are_as_rare_as_they_say_with_three_seeds():
+    """Equal variants whose runs spread by five points; a bootstrap of three runs is wrong in one of eight cases."""
+    rng = np.random.default_rng(0)
+    alarms = [
+        difference(*(variant(name, *rng.normal(0.5, 0.05, 3).clip(0, 1)) for name in "ab"), "correct", SETTINGS)["p"]
+        < 0.05
+        for _ in range(400)
+    ]
+    assert np.mean(alarms) < 0.08
+
+
+def test_one_run_has_no_interval_and_no_p_value(tmp_path):
+    leave_policy(tmp_path / "start", "sft", 0.4, seed=0)
+    for reward, rate, seeds in (("good", 0.8, (0, 1, 2)), ("once", 0.8, (0,))):
+        for seed in seeds:
+            leave_arm(tmp_path, reward, seed, rate)
+    found = compare_arms(tmp_path, "start")
+    for other in ("sft", "reward=good"):
+        against = compared(found, other, "reward=once")
+        assert against["value"] is not None
+        assert {against[key] for key in ("low", "high", "p", "p_corrected")} == {None}
+    assert compared(found, "sft", "reward=good")["p"] < 0.05
+    estimates = {name: each["figures"]["correct"] for name, each in found["variants"].items()}
+    assert estimates["reward=once"]["low"] is None and estimates["reward=once"]["value"] is not None
+    assert estimates["sft"]["low"] < estimates["sft"]["value"] < estimates["sft"]["high"], "one policy: over tasks"
+    page = write(tmp_path, found).read_text()
+    needed = "reward=once: one run says nothing about other seeds, so no interval and no p-value; several seeds"
+    assert needed in page and needed in make_table(found).caption and "<td>–</td><td>–</td>" in page
+    tests = sum(each["p"] is not None for each in found["comparisons"])
+    assert f"corrected for all {tests} tests" in page and tests < len(found["comparisons"])
 
 
 def test_the_page_shows_every_variant_and_comparison(summary):

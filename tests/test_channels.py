@@ -123,17 +123,44 @@ def test_robust_kbench_wants_every_configuration():
 @pytest.mark.parametrize(
     ("suggestions", "score"),
     [
-        ([("incorrect", "a"), ("compile_error", "b")], 0),
-        ([("correct", "a"), ("illegal", "b")], 0.25),
-        ([("correct", "a"), ("incorrect", "b")], 0.5),
-        ([("correct", "a"), ("correct", "b")], 0.75),
-        ([("correct", "a"), ("correct", "a")], 1),
+        ([("incorrect", "a"), ("compile_error", "b")] * 5, 0),
+        ([("correct", "a"), ("illegal", "b")] * 5, 0.25),
+        ([("correct", "a")] * 9 + [("incorrect", "b")], 0.5),
+        ([("correct", "a")] * 9 + [("correct", "b")], 0.75),
+        ([("correct", "a")] * 10, 1),
         ([("correct", "a")] * 10 + [("illegal", "b")], 1),  # only the first ten count
+        ([("correct", "a")] * 9, None),  # the tenth has no verdict
     ],
 )
 def test_proficiency(suggestions, score):
     samples = {"hpc/axpy": [sample("hpc/axpy", status, kernel=kernel) for status, kernel in suggestions]}
     assert values("hpc", samples)["proficiency"] == score
+
+
+def test_a_kernel_with_fewer_than_ten_suggestions_is_left_out():
+    gemv, axpy = ("hpc/gemv", 10, "incorrect"), ("hpc/axpy", 9, "correct")
+    samples = {task: [sample(task, status) for _ in range(number)] for task, number, status in (gemv, axpy)}
+    assert values("hpc", samples)["proficiency"] == 0
+
+
+def test_proficiency_of_fewer_than_ten_samples_is_refused_before_anything_is_sampled(tmp_path, serve):
+    server = serve(answer("no kernel"))
+    policy = f"+eval.policies.m={{backend:endpoint,model:m,base_url:'{server.url}'}}"
+    words = [
+        "eval/policies=none",
+        policy,
+        "channel=hpc",
+        "eval.samples=1",
+        "eval.k=[1]",
+        f"output_dir={tmp_path / 'run'}",
+    ]
+    with pytest.raises(UserError) as error:
+        run(compose_config("eval", words))
+    assert str(error.value) == (
+        "eval.channel=hpc: its figures are of 10 samples per task, but eval.samples=1; "
+        "give eval.samples=10 or eval.channel=null"
+    )
+    assert not server.requests and not (tmp_path / "run").exists()
 
 
 def test_the_six_kernels_of_the_proficiency_metric():
@@ -214,6 +241,19 @@ def test_surrogate_execution_by_hand():
         ("CORRECT - 0.2", 0.2),
         ("<think>\nCORRECT: 0.1", None),
         ("It is CORRECT: 0.5, or not", None),
+        ("CORRECT: 1e-3", 0.001),
+        ("CORRECT: 2.5E−1", 0.25),
+        ("CORRECT: -1e-3", None),
+        ("CORRECT: 0.9 (likely)", 0.9),
+        ("CORRECT: 0.8, as far as I can tell.", 0.8),
+        ("CORRECT: 70 % sure", 0.7),
+        ("CORRECT: 70 percent", 0.7),
+        ("CORRECT: p=0.3", 0.3),
+        ("CORRECT: p = −0.3", None),
+        ("**Correct:** probability 0.6", 0.6),
+        ("CORRECT: 70/100", None),
+        ("CORRECT: 0.7 to 0.9", None),
+        ("CORRECT: 0.2\nI see no 3 errors", 0.2),
     ],
 )
 def test_what_a_policy_predicts_is_its_last_line(text, predicted):
@@ -267,6 +307,7 @@ def test_a_policy_predicts_the_verdicts_of_a_run_and_no_kernel_is_run(tmp_path, 
         {"answered": 1, "accuracy": 0.5, "brier": (0.1**2 + 0.9**2) / 2, "brier_base": 0.25, "ece": 0.4}
     )
     assert policy["categories"]["correct"]["figures"]["accuracy"]["value"] == 1
+    assert results["executor"]["oracle"] == "float64" and "cache_dir" not in results["executor"]
     assert {record.verdict.protocol for record in Ledger(tmp_path / "run" / "eval" / "m" / "records")} == {"surge"}
 
 

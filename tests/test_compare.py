@@ -207,6 +207,55 @@ def test_circumstances_that_differ_are_said(results, capsys):
     assert not capsys.readouterr().err
 
 
+def write_with(path, name, **circumstances):
+    write_json(path, content({name: records(6)}) | circumstances)
+    return str(path)
+
+
+def warnings(capsys, *words):
+    assert compare.main(list(words)) == 0
+    return [line.removeprefix("WARNING").strip() for line in capsys.readouterr().err.splitlines()]
+
+
+def test_other_ways_of_judging_and_sampling_are_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    executor = {"oracle": "float64", "timing": True, "min_pairs": 7}
+    sampling = {"temperature": 0.8, "top_p": 1.0, "max_new_tokens": 512, "samples": 2, "policies": {}}
+    common = {"executor": executor, "eval": sampling, "version": "1", "reward": "kernelrl"}
+    a = write_with(tmp_path / "a.json", "a", **common)
+    same = write_with(tmp_path / "same.json", "same", **common | {"reward": "rule"})
+    assert not warnings(capsys, a, same), "the reward is not among the figures"
+    assert warnings(capsys, a, same, "--figures", "correct,reward") == ["the reward differs: a: kernelrl; same: rule"]
+    other = {
+        "executor": executor | {"oracle": "native", "min_pairs": 15},
+        "eval": sampling | {"temperature": 0.2},
+        "version": "2",
+    }
+    assert warnings(capsys, a, write_with(tmp_path / "b.json", "b", **common | other)) == [
+        "the sampling differs: a: temperature=0.8; b: temperature=0.2",
+        "the executor differs: a: min_pairs=7, oracle=float64; b: min_pairs=15, oracle=native",
+        "the version of kernelrl differs: a: 1; b: 2",
+    ]
+
+
+def test_a_policy_of_its_own_settings_is_known_by_them(tmp_path, capsys):
+    sampling = {"temperature": 0.8, "top_p": 1.0, "max_new_tokens": 512}
+    a = write_with(tmp_path / "a.json", "a", eval=sampling | {"policies": {"a": "some/folder"}})
+    node = {"backend": "endpoint", "model": "m", "temperature": 1.0}
+    own = write_with(tmp_path / "own.json", "own", eval=sampling | {"policies": {"own": node}})
+    assert warnings(capsys, a, own) == ["the sampling differs: a: temperature=0.8; own: temperature=1.0"]
+    kernels = {"backend": "kernels", "folder": "f"}
+    ready = write_with(tmp_path / "r.json", "r", eval={"temperature": 0.1, "policies": {"r": kernels}})
+    assert not warnings(capsys, a, ready), "nobody sampled these"
+
+
+def test_results_that_do_not_say_how_they_were_judged_are_not_known_to_differ(tmp_path, capsys):
+    new = write_with(tmp_path / "new.json", "new", executor={"oracle": "float64", "added": 1}, version="1")
+    assert not warnings(capsys, write_with(tmp_path / "old.json", "old"), new)
+    before = write_with(tmp_path / "before.json", "before", executor={"oracle": "float64"})
+    assert not warnings(capsys, before, new), "a setting that only one of them knows"
+
+
 def test_the_correction_is_for_the_tests_that_were_made(results, capsys):
     """Speedups of nobody's right kernels are not tested."""
     none, some = results("none", {"a": records(0)}), results("some", {"b": records(12)})

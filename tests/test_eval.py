@@ -258,7 +258,7 @@ def test_policies_are_sampled_judged_and_compared(finished):
     (comparison,) = results["comparisons"]
     assert (comparison["before"], comparison["after"]) == ("muddled", "learnt")
     assert comparison["figures"]["correct"]["value"] == pytest.approx(1 - muddled["figures"]["correct"]["value"])
-    assert all(results[key] for key in ("version", "machine", "packages", "eval")) and results["seed"] == 0
+    assert all(results[key] for key in ("version", "machine", "packages", "eval", "executor")) and results["seed"] == 0
 
 
 def test_records_hold_all_that_was_seen(finished):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from conftest import KERNELS, REFERENCE, RIGHT, Run
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
-from kernelrl.eval import run
+from kernelrl.eval import kernelbench, run
 from kernelrl.eval.kernelbench import Outcome, read_baseline, read_samples, summarize
 from kernelrl.eval.kernelbench_export import export
+from kernelrl.executor.api import Request, not_known
 from kernelrl.records import Record
 from kernelrl.task import Task
 from kernelrl.verdict import Speedup, Verdict
@@ -80,7 +82,11 @@ def test_results_alone_can_be_read(run_folder: Path, kernelrl: Run, tmp_path: Pa
     assert result.returncode == 0, result.stderr
     summary = json.loads((tmp_path / "out" / "eval" / "policy" / "summary.json").read_text())
     assert list(summary) == ["KernelBench"]
-    assert summary["KernelBench"]["fast_p"]["1"] == 0 and summary["KernelBench"]["speedup"] is None
+    theirs = summary["KernelBench"]
+    assert theirs["fast_p"]["0"] == pytest.approx(2 / 3) and theirs["speedup"] is None
+    assert {theirs["fast_p"][p] for p in theirs["fast_p"] if p != "0"} == {None}, "without a baseline nothing is known"
+    (shown,) = [line for line in result.stdout.splitlines() if "fast_1," in line]
+    assert "–" in shown and "0.0" not in shown
 
 
 def imported(folder: Path, output_dir: Path, *words: str) -> dict[str, Any]:
@@ -97,6 +103,33 @@ def test_results_of_one_level_among_several_are_said_to_be_nobodys(run_folder: P
         imported(run_folder, tmp_path / "out")
     summary = imported(run_folder, tmp_path / "out", "import.levels=[1]")
     assert (summary["KernelBench"]["problems"], summary["KernelBench"]["correct"]) == (3, 2 / 3)
+
+
+@pytest.mark.parametrize("changed", ["kernel", "problem"])
+def test_verdicts_of_other_kernels_and_problems_are_not_reused(
+    changed: str, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time the ledger answers, unless a file has changed since."""
+    asked: list[Sequence[Request]] = []
+
+    class Judge:
+        def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
+            asked.append(requests)
+            yield from ((index, not_known(request, "cpu", "executor", "")) for index, request in enumerate(requests))
+
+    monkeypatch.setattr(kernelbench, "make_executor", lambda settings: nullcontext(Judge()))
+    words = (run_folder, tmp_path / "out", f"import.problems={tmp_path / 'problems'}")
+    imported(*words)
+    imported(*words)
+    assert [len(requests) for requests in asked] == [3, 0]
+    if changed == "kernel":
+        (run_folder / "level_1_problem_2_sample_0_kernel.py").write_text(RIGHT)
+    else:
+        (tmp_path / "problems" / "level1" / "2_ReLU_Scale.py").write_text(REFERENCE + "\n# changed\n")
+    name = "level_1_problem_2_sample_0_kernel.py" if changed == "kernel" else "level1/2_ReLU_Scale"
+    with pytest.raises(UserError, match=rf"holds a run with other settings \({changed}s.{name} was .*choose another"):
+        imported(*words)
+    assert len(asked) == 2
 
 
 def test_a_kernel_that_is_there_twice_is_an_error(run_folder: Path) -> None:
@@ -116,6 +149,14 @@ def test_figures_are_kernelbenchs() -> None:
     for p, value in figures["fast_p"].items():
         assert value == pytest.approx(fastp(list(correct), list(baseline), list(actual), float(p)))
     assert figures["speedup"] == pytest.approx(np.prod((baseline / actual)[correct]) ** (1 / correct.sum()))
+
+
+def test_what_was_not_timed_is_not_slow() -> None:
+    right, wrong = Outcome(compiled=True, correct=True), Outcome(compiled=True)
+    assert summarize([right, wrong])["fast_p"] == {"0": 0.5} | dict.fromkeys(("0.5", "0.8", "1", "1.5", "2"))
+    assert summarize([wrong, wrong])["fast_p"]["1"] == 0, "nothing is right, so nothing is fast"
+    timed = Outcome(compiled=True, correct=True, speedup=3.0)
+    assert summarize([right, timed, wrong, wrong])["fast_p"]["2"] == 0.25
 
 
 def test_bad_folders_and_files_are_named(tmp_path: Path) -> None:

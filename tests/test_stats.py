@@ -1,5 +1,6 @@
 """Estimates and intervals against hand-computed values and known coverage."""
 
+import warnings
 from itertools import combinations
 from math import isnan
 
@@ -10,6 +11,7 @@ from kernelrl.stats import (
     fast_p,
     geometric_mean,
     holm,
+    mean_difference,
     mean_interval,
     median_interval,
     pass_at_k,
@@ -141,13 +143,33 @@ def test_geometric_mean():
     assert isnan(geometric_mean([]))
 
 
-def test_runs_are_resampled_beside_tasks():
-    """Two runs that differ in everything: what one of them says alone is far too sure."""
-    counts = np.full((2, 40), 10)
-    low, high = percentiles(resampled_ratios([[9] * 40, [1] * 40], counts, 2000, seed=0))
-    assert (low, high) == pytest.approx((0.1, 0.9))
-    alone = percentiles(resampled_ratios([[9] * 40], counts[:1], 2000, seed=0))
-    assert alone == pytest.approx((0.9, 0.9))
+def test_tasks_are_drawn_alike_for_all_runs():
+    """Two tasks: a resample has the first one, both, or the second one. The mean is over the runs' own ratios."""
+    drawn = resampled_ratios([[8, 0], [2, 0]], [[10, 10], [2, 2]], 200, seed=0)
+    assert set(np.round(drawn, 6)) == {0.9, 0.45, 0.0}
+
+
+def test_the_difference_of_few_values_is_welchs():
+    """Two spreads alike: four degrees of freedom, quantile 2.776. One side without spread: the other's two, 4.303."""
+    (low, high), p = mean_difference([4.0, 5.0, 6.0], [1.0, 2.0, 3.0])
+    assert (low, high) == pytest.approx((3 - 2.7764 * np.sqrt(2 / 3), 3 + 2.7764 * np.sqrt(2 / 3)), rel=1e-4)
+    assert p == pytest.approx(0.02131, abs=1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (low, high), p = mean_difference([2.0, 3.0, 4.0], [1.0, 1.0])
+    assert (low, high) == pytest.approx((2 - 4.3027 / np.sqrt(3), 2 + 4.3027 / np.sqrt(3)), rel=1e-4)
+    assert p == pytest.approx(1 - np.sqrt(12 / 14))
+
+
+def test_a_single_value_spreads_like_the_others():
+    """Three values and one, by Student: variance 1, standard error sqrt(1/3 + 1), two degrees of freedom."""
+    (low, high), p = mean_difference([1.0, 2.0, 3.0], [0.0])
+    assert (low, high) == pytest.approx((2 - 4.3027 * np.sqrt(4 / 3), 2 + 4.3027 * np.sqrt(4 / 3)), rel=1e-4)
+    assert p == pytest.approx(1 - np.sqrt(3 / 5))
+    assert mean_difference([1.0, 1.0], [1.0]) == ((0.0, 0.0), 1.0)
+    assert mean_difference([2.0, 2.0], [1.0, 1.0]) == ((1.0, 1.0), 0.0)
+    with pytest.raises(ValueError, match="needs two values after and one before"):
+        mean_difference([1.0], [1.0, 2.0])
 
 
 def test_p_values_by_hand():

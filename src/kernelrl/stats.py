@@ -1,12 +1,13 @@
-"""Estimates and their intervals: bootstrap, exact median, Student's mean, pass@k, fast_p.
+"""Estimates and their intervals: bootstrap, exact median, Student's and Welch's means, pass@k, fast_p.
 
-Shapes: N values or samples, T tasks, R resamples. Intervals of ratios are percentile bootstrap intervals (Efron 1979)
-that depend on nothing but the values and the seed.
+Shapes: N values or samples, S runs, T tasks, R resamples. Intervals of ratios are percentile bootstrap intervals
+(Efron 1979) that depend on nothing but the values and the seed.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -68,6 +69,40 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     return float(values_N.mean()) - margin, float(values_N.mean()) + margin
 
 
+def mean_difference(after: ArrayLike, before: ArrayLike, level: float = 0.95) -> tuple[Interval, float]:
+    """Interval and two-sided p-value of the difference of two means of independent values, e.g. of runs.
+
+    Welch's t-test, which lets one side spread more than the other. A single value of `before` is taken to spread like
+    those of `after`, which is then Student's test. Values without any spread are equal or not: p is 1 or 0.
+
+    Args:
+        after: at least two values.
+        before: at least one.
+
+    Returns:
+        (low, high) of the mean of `after` minus that of `before`, and p.
+
+    Source: Welch 1947, "The generalization of 'Student's' problem when several different population variances are
+    involved".
+
+    Raises:
+        ValueError: there are fewer values: how much they spread is not known then.
+    """
+    after_N, before_N = np.asarray(after, dtype=np.float64), np.asarray(before, dtype=np.float64)
+    if after_N.size < 2 or before_N.size < 1:
+        raise ValueError(f"a difference of means needs two values after and one before, got {after_N}, {before_N}")
+    difference = float(after_N.mean() - before_N.mean())
+    if np.ptp(after_N) == 0 and np.ptp(before_N) == 0:
+        return (difference, difference), float(after_N[0] == before_N[0])
+    from scipy.stats import ttest_ind  # here, as in `mean_interval`
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # one side without spread: its variance is 0, as it should be
+        found = ttest_ind(after_N, before_N, equal_var=before_N.size == 1)
+    low, high = found.confidence_interval(level)
+    return (float(low), float(high)), float(found.pvalue)
+
+
 def ratio_interval(
     totals: ArrayLike, counts: ArrayLike, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
@@ -115,29 +150,25 @@ def ratio_difference_interval(
 
 
 def resampled_ratios(totals: ArrayLike, counts: ArrayLike, resamples: int, seed: int) -> NDArray[np.float64]:
-    """`sum(totals) / sum(counts)` of R resamples in which both the runs and the tasks are drawn anew.
+    """Mean over runs of `sum(totals) / sum(counts)` in R resamples in which the tasks are drawn anew.
 
-    A run is a training with a seed of its own; the samples of one run, and those of one task, succeed and fail
-    together. The same shape and seed give the same draws, so differences of two such arrays are paired.
+    The runs stay as they are: few runs do not tell how runs spread by being drawn again (`mean_difference` does). The
+    same number of tasks and seed give the same draws, so differences of two such arrays are paired.
 
     Args:
         totals: (S, T) sum of the quantity over the samples of each of S runs on each of T tasks.
         counts: (S, T) number of samples that each sum ran over.
 
     Returns:
-        (R,) NaN in resamples without a sample, infinite where the total is not 0 all the same.
-
-    Source: two-way pigeonhole bootstrap (Owen 2007, arXiv 0712.1111).
+        (R,) NaN in resamples in which a run has no sample, infinite where its total is not 0 all the same.
     """
     totals_ST, counts_ST = np.asarray(totals, dtype=np.float64), np.asarray(counts, dtype=np.float64)
-    rng = np.random.default_rng(seed)
-    num_runs, num_tasks = totals_ST.shape
-    tasks_RT = rng.integers(max(num_tasks, 1), size=(resamples, num_tasks))
-    runs_RS = rng.integers(max(num_runs, 1), size=(resamples, num_runs))
-    picks = runs_RS[:, :, None], tasks_RT[:, None, :]
-    totals_R, counts_R = totals_ST[picks].sum(axis=(1, 2)), counts_ST[picks].sum(axis=(1, 2))
-    without_R = np.where(totals_R > 0, np.inf, np.nan)
-    ratios_R: NDArray[np.float64] = np.divide(totals_R, counts_R, out=without_R, where=counts_R > 0)
+    num_tasks = totals_ST.shape[1]
+    tasks_RT = np.random.default_rng(seed).integers(max(num_tasks, 1), size=(resamples, num_tasks))
+    totals_SR, counts_SR = totals_ST[:, tasks_RT].sum(axis=2), counts_ST[:, tasks_RT].sum(axis=2)
+    without_SR = np.where(totals_SR > 0, np.inf, np.nan)
+    ratios_SR: NDArray[np.float64] = np.divide(totals_SR, counts_SR, out=without_SR, where=counts_SR > 0)
+    ratios_R: NDArray[np.float64] = ratios_SR.mean(axis=0)
     return ratios_R
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from kernelrl.eval.table import format_change, format_estimate, label
 log = logging.getLogger(__name__)
 
 FIGURES = ("correct", "fast_1", "speedup")
+SAMPLING = ("temperature", "top_p", "max_new_tokens")
+"""How a policy was sampled: of `eval`, or of the policy's own node in it."""
 USAGE = "kernelrl compare A B [C …] [--figures NAME,…] [--alpha P] [--overlap] [--json]"
 EPILOG = """\
 A, B, … are results.json files, or the folders of runs that have one; FILE:POLICY names one of several policies. One
@@ -44,10 +46,11 @@ def main(arguments: list[str]) -> int:
     set_up_logging()
     contenders = _contenders(options.words)
     num_shared = _check_tasks(contenders, options.overlap)
-    for line in _differences(contenders):
+    figures = _figures(options.figures, contenders)
+    for line in _differences(contenders, figures):
         log.warning(line)
     settings = Settings(k=(), fast_p=(), bootstrap=options.bootstrap, seed=0)
-    rows = compare(contenders, _figures(options.figures, contenders), settings)
+    rows = compare(contenders, figures, settings)
     worse = any(row.worse(options.alpha) for row in rows)
     if options.json:
         found = {"baseline": contenders[0].name, "num_tasks": num_shared, "alpha": options.alpha, "worse": worse}
@@ -97,19 +100,48 @@ def _check_tasks(contenders: Sequence[Contender], overlap: bool) -> int:
     return num_shared
 
 
-def _differences(contenders: Sequence[Contender]) -> Iterator[str]:
-    """A line for each circumstance that differs between the contenders, so that not the policies alone do."""
+def _differences(contenders: Sequence[Contender], figures: Sequence[str]) -> Iterator[str]:
+    """A line for each circumstance that differs between the contenders, so that not the policies alone do.
+
+    What the results of an earlier version do not say is not known to differ.
+    """
+    extra = {it.name: it.results.model_extra or {} for it in contenders}
     told: dict[str, dict[str, Any]] = {
-        "machine": {it.name: (it.results.model_extra or {}).get("machine") for it in contenders},
-        "dialect": {it.name: (it.results.model_extra or {}).get("dialect") for it in contenders},
+        "machine": {name: said.get("machine") for name, said in extra.items()},
+        "dialect": {name: said.get("dialect") for name, said in extra.items()},
         "number of samples of a task": {
             it.name: f"{it.policy.num_samples / it.policy.num_tasks:g}" for it in contenders if it.policy.num_tasks
         },
+        "sampling": _what_differs({it.name: _sampling(it) for it in contenders}),
+        "executor": _what_differs({name: said.get("executor") for name, said in extra.items()}),
+        "version of kernelrl": {name: said.get("version") for name, said in extra.items()},
     }
+    if "reward" in figures:
+        told["reward"] = {name: said.get("reward") for name, said in extra.items()}
     for what, values in told.items():
         known = {name: value for name, value in values.items() if value is not None}
         if len(set(known.values())) > 1:
             yield f"the {what} differs: {'; '.join(f'{name}: {value}' for name, value in known.items())}"
+
+
+def _sampling(contender: Contender) -> dict[str, Any] | None:
+    """How a policy was sampled; None: not known, as of kernels that were there already."""
+    settings = (contender.results.model_extra or {}).get("eval", {})
+    node = settings.get("policies", {}).get(contender.policy.policy)
+    own = node if isinstance(node, dict) else {}
+    if own.get("backend") in ("kernels", "records"):
+        return None
+    return {name: value for name in SAMPLING if (value := own.get(name, settings.get(name))) is not None}
+
+
+def _what_differs(settings: Mapping[str, Mapping[str, Any] | None]) -> dict[str, str]:
+    """Of each contender whose settings are known, those that all have and that differ, e.g. `top_p=0.9, seed=1`."""
+    known = {name: values for name, values in settings.items() if values is not None}
+    shared = set.intersection(*map(set, known.values())) if known else set()
+    differing = sorted(
+        key for key in shared if any(it[key] != next(iter(known.values()))[key] for it in known.values())
+    )
+    return {name: ", ".join(f"{key}={values[key]}" for key in differing) for name, values in known.items()}
 
 
 def _figures(asked: str | None, contenders: Sequence[Contender]) -> list[str]:

@@ -1,7 +1,8 @@
 """What an ablation found out: arms that differ in the seed alone are runs of one variant; variants are compared.
 
-Intervals come from a bootstrap that draws runs and tasks anew, paired by task; p-values are corrected for the number of
-comparisons.
+A run is one observation: Student's intervals and Welch's test are over the runs. A bootstrap that draws the tasks anew
+says how much hangs on these tasks; of the two intervals the wider one counts, and of the two p-values the larger one.
+p-values are corrected for the number of comparisons. A variant with one run has neither.
 """
 
 from __future__ import annotations
@@ -30,7 +31,16 @@ from kernelrl.eval.figure import Figure, Settings
 from kernelrl.eval.stage import RECORDS, RESULTS
 from kernelrl.records import Ledger, write_atomically, write_json
 from kernelrl.stage_folder import LOG, read_log
-from kernelrl.stats import holm, percentiles, resampled_ratios, two_sided_p
+from kernelrl.stats import (
+    Interval,
+    holm,
+    mean_difference,
+    mean_interval,
+    percentiles,
+    ratio_interval,
+    resampled_ratios,
+    two_sided_p,
+)
 from kernelrl.task import Task
 
 ARM = "arm.json"
@@ -55,26 +65,44 @@ CURVES = (
 
 @dataclass(frozen=True)
 class Variant:
-    """What one variant's S runs came to on T tasks."""
+    """What one variant's runs came to on T tasks."""
 
     name: str
     seeds: list[int]
+    """Of its runs; empty for the start, which is one policy."""
     figures: dict[str, list[Figure]]
     """Figure by name, for each run."""
     logs: list[list[dict[str, Any]]]
     """Entries of each run's GRPO log; empty for the start."""
 
-    def resample(self, figure: str, settings: Settings) -> NDArray[np.float64]:
-        """(R,) resampled values of a figure."""
-        runs = self.figures[figure]
-        totals, counts = ([getattr(run, name) for run in runs] for name in ("totals_T", "counts_T"))
-        return resampled_ratios(totals, counts, settings.bootstrap, settings.seed)
+    def measured(self, figure: str) -> Sums:
+        """The figure in the S runs that measured it."""
+        runs = [run for run in self.figures[figure] if run.counts_T.any()]
+        return Sums(*(np.array([getattr(run, name) for run in runs]) for name in ("totals_T", "counts_T")))
 
-    def value(self, figure: str) -> float:
-        """The figure over all runs together."""
-        runs = self.figures[figure]
-        count = sum(run.counts_T.sum() for run in runs)
-        return float(sum(run.totals_T.sum() for run in runs) / count) if count else float("nan")
+
+@dataclass(frozen=True)
+class Sums:
+    """One figure of S runs: of each, on each of T tasks, the sum over the samples and their number."""
+
+    totals_ST: NDArray[np.float64]
+    counts_ST: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.totals_ST)
+
+    def on(self, tasks_T: NDArray[np.bool_]) -> Sums:
+        """The same on some of the tasks."""
+        return Sums(self.totals_ST[:, tasks_T], self.counts_ST[:, tasks_T])
+
+    def values_S(self) -> NDArray[np.float64]:
+        """Each run's figure."""
+        values_S: NDArray[np.float64] = self.totals_ST.sum(axis=1) / self.counts_ST.sum(axis=1)
+        return values_S
+
+    def resample(self, settings: Settings) -> NDArray[np.float64]:
+        """(R,) means over the runs, with the tasks drawn anew."""
+        return resampled_ratios(self.totals_ST, self.counts_ST, settings.bootstrap, settings.seed)
 
 
 def compare_arms(output_dir: Path, start: str) -> dict[str, Any]:
@@ -93,14 +121,15 @@ def compare_arms(output_dir: Path, start: str) -> dict[str, Any]:
     tasks = [Task.model_validate_json(row["task"]) for row in read_table(Path(results["eval"]["tasks"]), ["task"])]
     settings = Settings(k=(1,), fast_p=(1,), bootstrap=RESAMPLES, seed=0)
     variants = [_read_start(output_dir / start, tasks, settings), *_read_variants(arms, tasks, settings)]
-    measured = [name for name in FIGURES if not all(math.isnan(variant.value(name)) for variant in variants)]
+    measured = [name for name in FIGURES if any(len(variant.measured(name)) for variant in variants)]
     comparisons = [
-        _difference(before, after, figure, settings)
+        found
         for before, after in combinations(variants, 2)
         for figure in TESTED
-        if not math.isnan(before.value(figure) + after.value(figure))
+        if (found := difference(before, after, figure, settings)) is not None
     ]
-    for comparison, p in zip(comparisons, holm([each["p"] for each in comparisons]), strict=True):
+    tested = [comparison for comparison in comparisons if comparison["p"] is not None]
+    for comparison, p in zip(tested, holm([each["p"] for each in tested]), strict=True):
         comparison["p_corrected"] = p
     return {
         "name": results["name"],
@@ -117,6 +146,31 @@ def compare_arms(output_dir: Path, start: str) -> dict[str, Any]:
         "comparisons": comparisons,
         "version": __version__,
     }
+
+
+def difference(before: Variant, after: Variant, figure: str, settings: Settings) -> dict[str, Any] | None:
+    """The difference between two variants' means over runs, over the tasks that all runs of both measure, as JSON.
+
+    The start counts as one run that spreads like those of the variant. A variant with one run has no interval and no p.
+
+    Returns:
+        `value`, `low`, `high` and `p` of the figure from `before` to `after`; None: there are no such tasks.
+    """
+    first, second = before.measured(figure), after.measured(figure)
+    if not len(first) or not len(second):
+        return None
+    shared_T: NDArray[np.bool_] = np.vstack([first.counts_ST, second.counts_ST]).min(axis=0) > 0
+    if not shared_T.any():
+        return None
+    first, second = first.on(shared_T), second.on(shared_T)
+    found: dict[str, Any] = {"before": before.name, "after": after.name, "figure": figure}
+    found["value"] = float(second.values_S().mean() - first.values_S().mean())
+    if len(second) < 2 or (before.seeds and len(first) < 2):
+        return found | dict.fromkeys(("low", "high", "p", "p_corrected"))
+    over_runs, p_runs = mean_difference(second.values_S(), first.values_S())
+    differences_R = second.resample(settings) - first.resample(settings)
+    low, high = _wider(over_runs, percentiles(differences_R))
+    return found | {"low": low, "high": high, "p": max(p_runs, two_sided_p(differences_R))}
 
 
 def make_table(summary: Mapping[str, Any]) -> Table:
@@ -171,25 +225,24 @@ def _read_variants(arms: Sequence[Path], tasks: Sequence[Task], settings: Settin
 
 
 def _estimate(variant: Variant, figure: str, settings: Settings) -> dict[str, float | None]:
-    low, high = percentiles(variant.resample(figure, settings))
-    values = np.array([variant.value(figure), low, high])
+    """The mean over the runs, geometric for speedups; of the start, which is one policy, the interval is over tasks."""
+    runs = variant.measured(figure)
+    if not len(runs):
+        return dict.fromkeys(("value", "low", "high"))
+    interval = (math.nan, math.nan)
+    if not variant.seeds:
+        totals_T, counts_T = runs.totals_ST[0], runs.counts_ST[0]
+        interval = ratio_interval(totals_T, counts_T, resamples=settings.bootstrap, seed=settings.seed)
+    elif len(runs) > 1:
+        interval = _wider(mean_interval(runs.values_S()), percentiles(runs.resample(settings)))
+    values = np.array([runs.values_S().mean(), *interval])
     values = np.exp(values) if variant.figures[figure][0].geometric else values
     names = ("value", "low", "high")
     return {name: None if np.isnan(value) else float(value) for name, value in zip(names, values, strict=True)}
 
 
-def _difference(before: Variant, after: Variant, figure: str, settings: Settings) -> dict[str, Any]:
-    differences_R = after.resample(figure, settings) - before.resample(figure, settings)
-    low, high = percentiles(differences_R)
-    return {
-        "before": before.name,
-        "after": after.name,
-        "figure": figure,
-        "value": after.value(figure) - before.value(figure),
-        "low": low,
-        "high": high,
-        "p": two_sided_p(differences_R),
-    }
+def _wider(first: Interval, second: Interval) -> Interval:
+    return max(first, second, key=lambda interval: interval[1] - interval[0])
 
 
 def _curve(logs: Sequence[Sequence[Mapping[str, Any]]], key: str) -> list[tuple[int, float, float, float]]:
@@ -216,6 +269,14 @@ def _plot(summary: Mapping[str, Any]) -> list[Markup]:
 
 
 def _caption(summary: Mapping[str, Any]) -> str:
-    runs = [len(variant["seeds"]) for variant in summary["variants"].values() if variant["seeds"]]
-    text = f"95 % bootstrap intervals over {summary['tasks']} tasks and the runs of each variant"
-    return text if min(runs) > 1 else f"{text}; a variant with one run says nothing about other seeds"
+    alone = [name for name, variant in summary["variants"].items() if len(variant["seeds"]) == 1]
+    text = (
+        f"95 % intervals over the runs of each variant, or over the {summary['tasks']} tasks (bootstrap) where those "
+        "are wider; of the start over tasks alone"
+    )
+    if not alone:
+        return text
+    return (
+        f"{text}; {', '.join(alone)}: one run says nothing about other seeds, so no interval and no p-value; several "
+        "seeds are needed, e.g. seed=0,1,2"
+    )

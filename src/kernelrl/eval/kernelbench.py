@@ -30,7 +30,7 @@ from kernelrl.console import make_console, track
 from kernelrl.errors import UserError
 from kernelrl.executor import make_executor
 from kernelrl.executor.api import Request, deciding_settings
-from kernelrl.records import Ledger, Record, write_json
+from kernelrl.records import Ledger, Record, digest, write_json
 from kernelrl.stage_folder import open_stage
 from kernelrl.stats import fast_p, geometric_mean
 from kernelrl.task import Task
@@ -71,7 +71,8 @@ def run(cfg: DictConfig) -> Path:
         The stage folder: `eval_results.json` and a baseline file in KernelBench's format, `summary.json`, records.
 
     Raises:
-        UserError: the folder holds no kernel, or a file that is needed is not there or not in KernelBench's format.
+        UserError: the folder holds no kernel, a file that is needed is not there or not in KernelBench's format, or
+            kernels or problems are others than those that were judged.
     """
     node = cfg["import"]
     folder = Path(node.folder)
@@ -87,6 +88,8 @@ def run(cfg: DictConfig) -> Path:
     asked = {"run": str(folder), "executor": deciding_settings(to_dict(cfg.executor))}
     if node.levels is not None:
         asked["levels"] = list(node.levels)
+    if problems:
+        asked |= _what_is_judged(folder, samples, problems)
     with open_stage("import", output, asked) as stage:
         if problems:
             verdicts = _judge(cfg, samples, problems, Ledger(stage.path / "records"))
@@ -215,7 +218,10 @@ def to_results(
 
 
 def summarize(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """KernelBench's figures over all problems, first sample each (its `score.py`): rates, geometric mean, `fast_p`."""
+    """KernelBench's figures over all problems, first sample each (its `score.py`): rates, geometric mean, `fast_p`.
+
+    `fast_p` with p > 0 is None where samples are correct and none of them was timed.
+    """
     correct = [outcome.correct for outcome in outcomes]
     speedups = [outcome.speedup for outcome in outcomes]
     measured = [outcome.speedup for outcome in outcomes if outcome.correct and outcome.speedup is not None]
@@ -224,7 +230,10 @@ def summarize(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "compiled": sum(outcome.compiled for outcome in outcomes) / len(outcomes),
         "correct": sum(correct) / len(outcomes),
         "speedup": geometric_mean(measured) if measured else None,
-        "fast_p": {f"{p:g}": fast_p(correct, speedups, p) for p in P_VALUES},
+        "fast_p": {
+            f"{p:g}": None if p > 0 and any(correct) and not measured else fast_p(correct, speedups, p)
+            for p in P_VALUES
+        },
     }
 
 
@@ -233,6 +242,16 @@ def summarize_levels(outcomes: Mapping[int, Sequence[Outcome]]) -> dict[str, Any
     figures = summarize([outcome for level in outcomes.values() for outcome in level])
     levels = {str(level): summarize(outcomes[level]) for level in outcomes}
     return figures | ({"levels": levels} if len(levels) > 1 else {})
+
+
+def _what_is_judged(
+    folder: Path, samples: Sequence[Sample], problems: Mapping[tuple[int, int], Task]
+) -> dict[str, dict[str, str]]:
+    """Digests of the kernels and of the problems, by which verdicts are those of other ones."""
+    return {
+        "kernels": {str(sample.path.relative_to(folder)): digest(sample.path) for sample in samples},
+        "problems": {f"level{level}/{task.id}": task.digest for (level, _), task in problems.items()},
+    }
 
 
 def _judge(
@@ -346,10 +365,14 @@ def _table(name: str, figures: Mapping[str, Mapping[str, Any]]) -> Table:
         table.add_column(column, justify="right")
     for label, cells in {
         "problems": [str(it["problems"]) for it in columns.values()],
-        "compiled, %": [f"{100 * it['compiled']:.1f}" for it in columns.values()],
-        "correct, %": [f"{100 * it['correct']:.1f}" for it in columns.values()],
+        "compiled, %": [_percent(it["compiled"]) for it in columns.values()],
+        "correct, %": [_percent(it["correct"]) for it in columns.values()],
         "speedup of correct, ×": ["–" if it["speedup"] is None else f"{it['speedup']:.2f}" for it in columns.values()],
-        **{f"fast_{p:g}, %": [f"{100 * it['fast_p'][f'{p:g}']:.1f}" for it in columns.values()] for p in P_VALUES},
+        **{f"fast_{p:g}, %": [_percent(it["fast_p"][f"{p:g}"]) for it in columns.values()] for p in P_VALUES},
     }.items():
         table.add_row(label, *cells)
     return table
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f}"

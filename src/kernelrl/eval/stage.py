@@ -39,7 +39,7 @@ from kernelrl.eval.settings import (
 )
 from kernelrl.eval.table import make_table, make_turn_table
 from kernelrl.executor import make_executor
-from kernelrl.executor.api import Executor
+from kernelrl.executor.api import Executor, deciding_settings
 from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.records import Ledger, Record, digest, write_json
@@ -261,6 +261,7 @@ def _provenance(cfg: DictConfig) -> dict[str, Any]:
         "dialect": cfg.dialect,
         "reward": cfg.reward.name,
         "eval": OmegaConf.to_container(cfg.eval, resolve=True),
+        "executor": deciding_settings(to_dict(cfg.executor)),
         "version": __version__,
         "git": git_version(),
         "packages": package_versions(),

@@ -11,12 +11,17 @@ from kernelrl.eval.figure import Figure, Settings, mean
 from kernelrl.records import Record
 from kernelrl.task import Task
 
-SUGGESTIONS = 10
+MIN_SAMPLES = 10
+"""Suggestions that the metric is of: of one alone, a right kernel would be an expert's."""
 
 
 def figures(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task], settings: Settings) -> dict[str, Figure]:
-    """`proficiency`: mean over the kernels of their `score`."""
-    return {"proficiency": mean([[score(samples[:SUGGESTIONS])] if samples else [] for samples in samples_T])}
+    """`proficiency`: mean of the `score` over the kernels of which ten samples have a verdict."""
+    enough_T = [len(samples) >= MIN_SAMPLES for samples in samples_T]
+    scores_T = [
+        [score(samples[:MIN_SAMPLES])] if enough else [] for samples, enough in zip(samples_T, enough_T, strict=True)
+    ]
+    return {"proficiency": mean(scores_T)}
 
 
 def score(suggestions: Sequence[Record]) -> float:

@@ -20,11 +20,22 @@ from kernelrl.records import Record
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict, Violation
 
-_ANSWER = re.compile(r"^\W*CORRECT\W*?([-−]?\d*\.?\d+)\s*(%?)\W*$", re.MULTILINE | re.IGNORECASE)
+_ANSWER = re.compile(
+    r"""^\W*CORRECT\W*?
+    (?:p[a-z]*\W*?)?  # p = …, probability: …
+    ([-−]?(?:\d+\.?\d*|\.\d+)(?:e[-−+]?\d+)?)
+    \s*(%|per\ ?cent\b)?
+    [^\d\n]*$  # words, but no other number
+    """,
+    re.MULTILINE | re.IGNORECASE | re.VERBOSE,
+)
 
 
 def read_prediction(text: str) -> float | None:
-    """The probability of a completion's last line `CORRECT: p`; None: there is none, or it is no probability."""
+    """The probability of a completion's last line `CORRECT: p`; None: there is none, or it is no probability.
+
+    Words may follow the number, e.g. `CORRECT: 0.9 (likely)`; a second number, as in `70/100`, makes it no prediction.
+    """
     found = _ANSWER.findall(Completion.parse(text).answer)
     if not found:
         return None
