@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -225,8 +227,9 @@ def test_a_node_that_cannot_take_part_says_so_before_the_training(
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Slurm]:
+def hosts() -> Iterator[Slurm]:
     """Two hosts with addresses of their own, in network namespaces on one bridge."""
+    folder = Path(tempfile.mkdtemp(prefix="krl-"))  # Slurm makes a socket in it, whose path may have 108 letters
 
     def ip(words: str) -> None:
         subprocess.run(["ip", *words.split()], check=True)
@@ -244,9 +247,10 @@ def hosts(tmp_path: Path) -> Iterator[Slurm]:
             ip(f"-n krl-{name} link set eth0 up")
             ip(f"-n krl-{name} link set lo up")
         nodes = {name: ["nsenter", f"--net=/run/netns/krl-{name}"] for name in addresses}
-        with Slurm(tmp_path / "slurm", nodes, addresses, "10.77.0.1") as running:
+        with Slurm(folder, nodes, addresses, "10.77.0.1") as running:
             yield running
     finally:
+        shutil.rmtree(folder)
         for name in addresses:
             subprocess.run(["ip", "netns", "delete", f"krl-{name}"])
         subprocess.run(["ip", "link", "delete", "krl-bridge"])
