@@ -116,6 +116,7 @@ def summarize(records: Sequence[Record], tasks: Sequence[Task], settings: Settin
     Of a trajectory of several attempts, the best one counts."""
     records = best(records)
     by_task = compute_figures(records, tasks, settings)
+    programs = [program_of(task) for task in tasks]
     by_category: dict[str, list[Task]] = defaultdict(list)
     by_level: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
@@ -134,11 +135,11 @@ def summarize(records: Sequence[Record], tasks: Sequence[Task], settings: Settin
         "num_samples": len(records),
         "num_infrastructure": sum(record.verdict.status == "infrastructure" for record in records),
         "num_untimed": sum(record.verdict.correct and record.verdict.speedup is None for record in records),
-        "num_programs": len(dict.fromkeys(map(program_of, tasks))),
+        "num_programs": len(set(programs)),
         "num_solved": int(_solved(_by_task(records, tasks), tasks).sum()),
-        "num_left_out": {f"pass@{k}": int((by_task[f"pass@{k}"].counts_T == 0).sum()) for k in settings.k}
-        | {name: _num_unknown(it, tasks) for name, it in by_task.items() if it.by_program},
-        "figures": _estimate_all(records, tasks, settings),
+        "num_left_out": {f"pass@{k}": _num_unknown(by_task[f"pass@{k}"]) for k in settings.k}
+        | {name: _num_unknown(it.of_programs(programs)) for name, it in by_task.items() if it.by_program},
+        "figures": {name: it.of_programs(programs).estimate(settings) for name, it in by_task.items()},
         "categories": describe(by_category),
         "levels": describe(by_level),
         "reasoning": by_reasoning_length(records, settings.bootstrap, settings.seed),
@@ -174,9 +175,9 @@ def _over_programs(records: Sequence[Record], tasks: Sequence[Task], settings: S
     return {name: it.of_programs(programs) for name, it in compute_figures(records, tasks, settings).items()}
 
 
-def _num_unknown(figure: Figure, tasks: Sequence[Task]) -> int:
-    """Programs of which too little is known for a figure that counts them."""
-    return int((figure.of_programs([program_of(task) for task in tasks]).counts_T == 0).sum())
+def _num_unknown(figure: Figure) -> int:
+    """Tasks, or programs, of which a figure knows nothing."""
+    return int((figure.counts_T == 0).sum())
 
 
 def _solved(samples_T: Sequence[Sequence[Record]], tasks: Sequence[Task]) -> NDArray[np.bool_]:

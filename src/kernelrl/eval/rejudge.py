@@ -5,7 +5,6 @@ On another machine, by another version of the executor, or with other settings o
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from rich.table import Table
 
 from kernelrl.errors import UserError
-from kernelrl.eval.results import require_version
+from kernelrl.eval.results import read_content, require_version
 from kernelrl.records import Ledger, Record
 
 TASKS = "tasks.parquet"
@@ -137,12 +136,7 @@ def make_table(rejudged: Mapping[str, Any]) -> Table:
 
 def _read(run: Path) -> _Run:
     file = run / "results.json"
-    try:
-        content: Any = json.loads(file.read_text())
-    except FileNotFoundError:
-        raise UserError(f"rejudge={run}: has no results.json; give the folder of a run that was evaluated") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file}: not JSON: {error}") from None
+    content = read_content(file, f"rejudge={run}: has no results.json; give the folder of a run that was evaluated")
     if isinstance(content, dict) and "schema_version" in content:  # the first version wrote none
         require_version(file, content["schema_version"])
     try:

@@ -150,12 +150,7 @@ def read_results(path: Path) -> Results:
         UserError: it is not there, is of another version of the format, or is damaged.
     """
     file = path / "results.json" if path.is_dir() else path
-    try:
-        content: Any = json.loads(file.read_text())
-    except FileNotFoundError:
-        raise UserError(f"{file}: no such file; kernelrl eval writes it") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file}: not JSON: {error}") from None
+    content = read_content(file, f"{file}: no such file; kernelrl eval writes it")
     version = content.get("schema_version") if isinstance(content, Mapping) else None
     if version is None:
         raise UserError(
@@ -168,6 +163,23 @@ def read_results(path: Path) -> Results:
     except ValidationError as error:
         wrong = error.errors()[0]
         raise UserError(f"{file}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
+
+
+def read_content(file: Path, missing: str) -> Any:
+    """What a file of results holds, of whatever version.
+
+    Args:
+        missing: what to say where there is no such file.
+
+    Raises:
+        UserError: it is not there, or no JSON.
+    """
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        raise UserError(missing) from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: not JSON: {error}") from None
 
 
 def require_version(file: Path, version: object) -> None:

@@ -19,6 +19,7 @@ from kernelrl.console import track
 from kernelrl.errors import UserError
 from kernelrl.eval import trajectories
 from kernelrl.eval.channels import Judge
+from kernelrl.eval.figure import program_of
 from kernelrl.eval.ready import ReadyKernels, ReadySettings, RecordedCompletions, RecordedSettings
 from kernelrl.eval.settings import EvalSettings, PolicySettings
 from kernelrl.executor.api import Executor, Request
@@ -188,7 +189,7 @@ def group_cases(tasks: Sequence[Task]) -> list[list[Task]]:
     """The tasks in their order, with the cases of one program together where the first of them stands."""
     programs: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
-        programs[f"cases of {task.case_of}" if task.case_of else task.id].append(task)
+        programs[program_of(task)].append(task)
     return list(programs.values())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernelrl.configs import read_node, to_dict
 from kernelrl.errors import UserError
-from kernelrl.eval.channels import find_figures, find_judge
+from kernelrl.eval.channels import find_judge, least_samples
 from kernelrl.eval.ready import ReadySettings, RecordedSettings
 from kernelrl.executor.api import deciding_settings
 from kernelrl.policies import backends
@@ -94,18 +93,12 @@ def read_settings(node: DictConfig) -> EvalSettings:
             f"eval.k={list(settings.k)}: pass@{max(settings.k)} needs as many samples per task, "
             f"but eval.samples={settings.samples}; raise eval.samples or lower eval.k"
         )
-    if settings.channel is not None and settings.samples < (least := _least_samples(settings.channel)):
+    if settings.channel is not None and settings.samples < (least := least_samples(settings.channel)):
         raise UserError(
             f"eval.channel={settings.channel}: its figures are of {least} samples per task, but "
             f"eval.samples={settings.samples}; give eval.samples={least} or eval.channel=null"
         )
     return settings
-
-
-def _least_samples(channel: str) -> int:
-    """Samples of a task that a channel's figures need, its `MIN_SAMPLES`; one, where it does not say."""
-    module = import_module(find_figures(channel).__module__)
-    return int(getattr(module, "MIN_SAMPLES", 1))
 
 
 def check_settings(node: DictConfig) -> EvalSettings:

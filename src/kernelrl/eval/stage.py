@@ -85,13 +85,12 @@ def run(cfg: DictConfig) -> Path:
     every_row, tasks_digest, source_skipped = _read_tasks(cfg, settings)
     every_task = [Task.model_validate_json(row["task"]) for row in every_row]
     wanted = {program_of(task) for task in every_task[: settings.limit]}  # a program with all its cases
-    rows = [row for task, row in zip(every_task, every_row, strict=True) if program_of(task) in wanted]
     tasks = [task for task in every_task if program_of(task) in wanted]
     if settings.channel is not None:
         check_tasks(settings.channel, tasks)
     if settings.kernelbench_run:
         kernelbench_export.find_problems(tasks)
-    prompts = {task.id: row["prompt"] for task, row in zip(tasks, rows, strict=True)}
+    prompts = {task.id: row["prompt"] for task, row in zip(every_task, every_row, strict=True)}
     to_compute = Settings(
         k=settings.k,
         fast_p=settings.fast_p,
@@ -155,7 +154,7 @@ def run(cfg: DictConfig) -> Path:
             "schema_version": SCHEMA_VERSION,
             "tasks": [{name: getattr(task, name) for name in TaskEntry.model_fields} for task in tasks],
             "source_skipped": source_skipped,
-            "partial": Partial(num=len(rows), of=len(every_row)).model_dump() if len(rows) < len(every_row) else None,
+            "partial": Partial(num=len(tasks), of=len(every_row)).model_dump() if len(tasks) < len(every_row) else None,
             "policies": summaries,
             "comparisons": comparisons,
             **({} if cfg.rejudge is None else {"rejudged": rejudge.changes(Path(cfg.rejudge), records)}),

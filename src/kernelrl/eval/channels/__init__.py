@@ -41,6 +41,15 @@ def find_judge(name: str) -> Judge | None:
     return judge
 
 
+def least_samples(name: str) -> int:
+    """Samples of a task that a channel's figures need, its `MIN_SAMPLES`; one, where it does not say.
+
+    Raises:
+        UserError: there is no such channel; names those that there are.
+    """
+    return int(getattr(_module(name), "MIN_SAMPLES", 1))
+
+
 def check_tasks(name: str, tasks: Sequence[Task]) -> None:
     """Whether a channel's figures can be made of these tasks, by its `accepts(task)`; one without it takes any task.
 
