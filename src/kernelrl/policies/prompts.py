@@ -127,7 +127,7 @@ def build_prompt(task: Task, dialect: str, style: str) -> list[Message]:
                 "happen inside your kernel; from torch use only allocation and views.\n\n"
                 f"For example, this program:\n{_fence(program)}\n"
                 f"is replaced by this answer:\n{_fence(kernel)}\n"
-                f"Now replace this program.{_ask_for_cases(task)}\n{_fence(task.source)}"
+                f"Now replace this program:{_ask_for_cases(task)}\n{_fence(task.source)}"
             )
         ]
     raise UserError(f"prompt.style={style!r} is not known; choose one of {', '.join(STYLES)}")
