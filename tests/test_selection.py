@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 
 from kernelrl.configs import compose_config
-from kernelrl.data.selection import Pool, Triple, make_selector, names
+from kernelrl.data.selection import Measured, Pool, Triple, make_selector, names
 from kernelrl.data.selection.diverse import shingles
 from kernelrl.data.selection.full import is_single_operator
 from kernelrl.errors import UserError
 from kernelrl.records import Ledger
 from kernelrl.task import Task
-from kernelrl.verdict import Speedup
 from test_replay import record
 
 
@@ -21,7 +20,7 @@ def pool(*kernels, seed=0):
     for index, (name, tokens, speedup, *source) in enumerate(kernels):
         tasks[name] = Task(id=name, source="", ops=tuple(name), category=name[0])
         texts[index] = source[0] if source else f"kernel {index}"
-        measured = speedup and Speedup(median=speedup, low=speedup * 0.9, high=speedup * 1.1, pairs=7)
+        measured = speedup and Measured(median=speedup, low=speedup * 0.9)
         triples.append(Triple(index, name, name[0], "cpp", tokens, measured))
     return Pool(triples, seed, tasks, texts)
 
@@ -122,7 +121,7 @@ def test_an_ablation_follows_the_settings_of_the_full_selection_or_a_number_of_i
 def test_best_of_n_goes_by_the_lower_bound_and_leaves_out_what_is_not_measured():
     assert choose("best_of_n", CONCUR) == {"best": [0, 3, 6, 7, 9]}
     assert choose("best_of_n", CONCUR, per_question=2, min_speedup=1.9) == {"best": [3, 4, 9]}
-    noisy = replace(CONCUR.triples[0], speedup=Speedup(median=2.0, low=0.5, high=4.0, pairs=7))
+    noisy = replace(CONCUR.triples[0], speedup=Measured(median=2.0, low=0.5))
     assert choose("best_of_n", replace(CONCUR, triples=[noisy, CONCUR.triples[1]])) == {"best": [1]}
 
 

@@ -25,7 +25,7 @@ from omegaconf import DictConfig
 from kernelrl.data import card, manifest
 from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.preferences import labels, pairs, refinements
-from kernelrl.data.selection import Pool, Select, Selection, Triple
+from kernelrl.data.selection import Measured, Pool, Select, Selection, Triple
 from kernelrl.data.stored import StoredColumn, StoredTasks, TasksById
 from kernelrl.data.tables import (
     CONTAMINATION,
@@ -54,7 +54,6 @@ from kernelrl.policies.prompts import build_prompt
 from kernelrl.records import write_json
 from kernelrl.stage_folder import read_figures, read_settings
 from kernelrl.task import Task
-from kernelrl.verdict import Speedup
 
 DROPPED = "dropped.jsonl"
 
@@ -82,19 +81,23 @@ def build(
     selection = select(Pool(proposals.train, cfg.seed, tasks, kernels))
     if not len(selection) and cfg.curate.num_triples != 0:
         raise UserError(f"selection {cfg.selection.name} chose none of the {len(proposals.train)} verified triples")
-    chosen = {triple.index: name for name, triples in selection.chosen.items() for triple in triples}
-    heldout = {triple.index: "correct" for triple in proposals.heldout}
+    criteria: list[str | None] = [None] * len(proposals.tokens)
+    for name, triples in [("correct", proposals.heldout), *selection.chosen.items()]:
+        for triple in triples:
+            criteria[triple.index] = name
     num_kept = sum(selection.tasks is None or task.id in selection.tasks for task in train)
     if not num_kept:
         raise UserError(f"selection {cfg.selection.name} keeps none of the {len(train)} training tasks")
 
-    def sft_rows(criteria: Mapping[int, str]) -> Iterator[Row]:
-        for index, row in enumerate(iterate_table(verified / PROPOSALS)):
-            if index in criteria:
-                row |= {"reasoning_tokens": proposals.tokens[index], "difficulty": proposals.difficulty[row["task_id"]]}
-                row |= {"seed": cfg.seed, "selected_by": criteria[index]}
+    def sft_rows(split: str) -> Iterator[Row]:
+        for row, tokens, criterion in zip(
+            iterate_table(verified / PROPOSALS), proposals.tokens, criteria, strict=True
+        ):
+            if criterion is not None and row["split"] == split:
+                row |= {"reasoning_tokens": tokens, "difficulty": proposals.difficulty[row["task_id"]]}
+                row |= {"seed": cfg.seed, "selected_by": criterion}
                 yield sft_row(tasks[row["task_id"]], row, cfg.prompt.style)
-                for turn in second_turns.get(row["record"], ()) if row["split"] == "train" else ():
+                for turn in second_turns.get(row["record"], ()) if split == "train" else ():
                     repair = row | turn | {"reasoning_tokens": count_tokens(turn["reasoning"]), "selected_by": "repair"}
                     yield sft_row(tasks[row["task_id"]], repair, cfg.prompt.style) | {"prompt": turn["prompt"]}
 
@@ -104,8 +107,8 @@ def build(
                 solved = proposals.solved.get(task.id)
                 yield task_row(task, cfg.dialect, cfg.prompt.style, proposals.difficulty.get(task.id), solved)
 
-    num_rows = write_table(folder / SFT_TRAIN, sft_rows(chosen), SFT_COLUMNS)
-    write_table(folder / SFT_HELDOUT, sft_rows(heldout), SFT_COLUMNS)
+    num_rows = write_table(folder / SFT_TRAIN, sft_rows("train"), SFT_COLUMNS)
+    write_table(folder / SFT_HELDOUT, sft_rows("heldout"), SFT_COLUMNS)
     write_table(folder / TASKS_TRAIN, task_rows(train, selection.tasks), TASK_COLUMNS)
     write_table(folder / TASKS_HELDOUT, task_rows(held_out, None), TASK_COLUMNS)
     further = {}
@@ -120,15 +123,15 @@ def build(
             further[name.partition("_")[0]] = number
         else:
             (folder / name).unlink()
-    _write_dropped(verified, proposals, chosen, cfg.curate.min_reasoning, folder / DROPPED)
+    _write_dropped(verified, proposals, criteria, cfg.curate.min_reasoning, folder / DROPPED)
     for name in (CONTAMINATION, MATCHES):
         if (verified / name).exists():
             shutil.copy(verified / name, folder)
     summary = (
         read_figures(verified)
-        | _count(proposals, selection, chosen)
+        | _count(proposals, selection, criteria)
         | {"tasks_train": num_kept, "preferences": 0, "labels": 0, "refinements": 0}
-        | {"repairs": num_rows - len(chosen), **further}
+        | {"repairs": num_rows - len(selection), **further}
     )
     write_json(folder / "summary.json", summary)
     card.write(folder, cfg.name, summary)
@@ -178,7 +181,7 @@ def _measure(cfg: DictConfig, verified: Path, tasks: Mapping[str, Task], count_t
                     tokens=lengths[-1],
                     teacher=intern(row["teacher"]),
                     level=row["kernel_level"] and intern(row["kernel_level"]),
-                    speedup=None if speedup is None else Speedup(**speedup),
+                    speedup=None if speedup is None else Measured(speedup["median"], speedup["low"]),
                 )
                 triples[row["split"]].append(triple)
             tokens.append(lengths[-1])
@@ -230,23 +233,22 @@ def dropped_line(kind: str, name: str, why: str) -> str:
 
 
 def _write_dropped(
-    verified: Path, proposals: _Proposals, chosen: Mapping[int, str], min_reasoning: int, path: Path
+    verified: Path, proposals: _Proposals, criteria: Sequence[str | None], min_reasoning: int, path: Path
 ) -> None:
     """The tasks that were dropped before verification, and every proposal that is in no split."""
     shutil.copy(verified / DROPPED, path)
-    triples = {triple.index for triple in proposals.train if triple.index not in chosen}
-    kept = {*chosen, *(triple.index for triple in proposals.heldout)}
+    passed_over = {triple.index for triple in proposals.train if criteria[triple.index] is None}
     with open(path, "a") as file:
         for index, row in enumerate(iterate_table(verified / PROPOSALS, ("record", "verdict"))):
-            if index not in kept:
+            if criteria[index] is None:
                 status = row["verdict"]["status"]
                 short = "reasoning too short" if proposals.tokens[index] < min_reasoning else "more than wanted"
-                why = "not selected" if index in triples else short if status == "correct" else status
+                why = "not selected" if index in passed_over else short if status == "correct" else status
                 file.write(dropped_line("proposal", row["record"], why))
 
 
-def _count(proposals: _Proposals, selection: Selection, chosen: Mapping[int, str]) -> dict[str, Any]:
-    rows = [triple for triple in proposals.train if triple.index in chosen]
+def _count(proposals: _Proposals, selection: Selection, criteria: Sequence[str | None]) -> dict[str, Any]:
+    rows = [triple for triple in proposals.train if criteria[triple.index] is not None]
     return {
         "verified": len(proposals.train),
         "selected_by": {name: len(triples) for name, triples in selection.chosen.items()},

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFlo
 from torch.utils._pytree import tree_leaves
 
 from kernelrl.console import Tracker, track
-from kernelrl.data.decontamination.program import normalise
+from kernelrl.data.decontamination.program import hash_program
 from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.idle import find_idle
 from kernelrl.data.workers import Limits, Lost, run_apart
@@ -99,20 +99,12 @@ def _missing(
     """The tasks to probe. Duplicates are noted among the reasons; of equal tasks the first is probed."""
     programs: DiskMap[None] = DiskMap()
     for task in tasks:
-        if "duplicate" not in settings.ignore and not programs.add(_program(task.source)):
+        if "duplicate" not in settings.ignore and not programs.add(hash_program(task.source)):
             reasons[task.id] = "duplicate"
         elif task.id not in reasons:
             yield task
             continue
         progress.advance()
-
-
-def _program(source: str) -> str:
-    """The same for programs that differ in names, layout and dead code only."""
-    try:
-        return normalise(source).sizes
-    except Exception:  # whatever an odd program breaks, it is compared as text
-        return source
 
 
 def _probe(tasks: Iterable[Task], settings: FilterSettings) -> Iterator[tuple[Task, DropReason | None]]:

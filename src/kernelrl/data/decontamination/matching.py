@@ -10,7 +10,7 @@ from kernelrl.data.decontamination.graph import is_isomorphic
 from kernelrl.data.decontamination.inputs import Benchmark
 from kernelrl.data.decontamination.known import is_own
 from kernelrl.data.decontamination.near import NearIndex, estimate, jaccard, shingles
-from kernelrl.data.decontamination.parts import contains
+from kernelrl.data.decontamination.parts import contains, working_labels
 from kernelrl.data.decontamination.settings import KINDS, Kind, Settings
 from kernelrl.data.disk_map import DiskMap
 from kernelrl.task import Task
@@ -122,7 +122,7 @@ class _Index:
                 self._by_key.setdefault(key, []).append(number)
         signatures = [(number, it.signature) for number, it in enumerate(fingerprints) if it.signature is not None]
         self._parts = [
-            (number, each.traced.graph)
+            (number, each.traced.graph, working_labels(each.traced.graph))
             for number, each in enumerate(fingerprints)
             if each.traced is not None and each.traced.graph.operators >= settings.min_part_operators
         ]
@@ -149,9 +149,11 @@ class _Index:
                     yield number, "near", score
         if "part" in self._settings.kinds and fingerprint.traced is not None:
             whole = fingerprint.traced.graph
-            for number, part in self._parts:
-                if number not in seen and part.operators < whole.operators and contains(whole, part):
-                    yield number, "part", 1.0
+            labels = working_labels(whole)
+            for number, part, needed in self._parts:
+                if needed <= labels and number not in seen and part.operators < whole.operators:
+                    if contains(whole, part):
+                        yield number, "part", 1.0
 
     def _keys(self, fingerprint: Fingerprint) -> Iterator[tuple[Kind, str]]:
         """What equal tasks have in common, strongest kind first."""

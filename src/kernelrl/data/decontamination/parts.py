@@ -42,6 +42,11 @@ def contains(whole: OperatorGraph, part: OperatorGraph) -> bool:
         return False
 
 
+def working_labels(graph: OperatorGraph) -> frozenset[str]:
+    """The distinct operators of a graph; those of a part are among those of the whole."""
+    return frozenset(_working(graph))
+
+
 def _working(graph: OperatorGraph) -> list[str]:
     return [label for label in graph.labels if label not in (LEAF, OUTPUT)]
 

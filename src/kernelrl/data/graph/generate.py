@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from math import prod
 
-from kernelrl.data.decontamination.program import normalise
+from kernelrl.data.decontamination.program import hash_program
 from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.graph.graph import HALF, Dials, Dim, Graph, Shape, UnfitError, Value
 from kernelrl.data.graph.operators import CATEGORIES, FLOAT32_ONLY, OPERATORS, SAME_SHAPE, TERMINAL, Category, Operator
@@ -41,7 +41,7 @@ def tasks(seed: int, dials: Dials) -> Iterator[Task]:
         for _ in range(10_000):
             task = draw(f"{seed}/{index}", dials, weights)
             index += 1
-            if task is not None and seen.add(normalise(task.source).sizes):
+            if task is not None and seen.add(hash_program(task.source)):
                 yield task
                 break
         else:

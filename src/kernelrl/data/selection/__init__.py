@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 from omegaconf import DictConfig
 from pydantic import TypeAdapter, ValidationError
@@ -21,7 +21,13 @@ from pydantic import TypeAdapter, ValidationError
 from kernelrl.configs import to_dict
 from kernelrl.errors import UserError
 from kernelrl.task import Task
-from kernelrl.verdict import Speedup
+
+
+class Measured(NamedTuple):
+    """A speedup over the reference: the median, and the lower bound of its interval."""
+
+    median: float
+    low: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class Triple:
     dialect: str
     tokens: int
     """Length of the reasoning."""
-    speedup: Speedup | None
+    speedup: Measured | None
     """None: not measured."""
     teacher: str = ""
     level: str | None = None
