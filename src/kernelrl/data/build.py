@@ -90,9 +90,7 @@ def build(
         raise UserError(f"selection {cfg.selection.name} keeps none of the {len(train)} training tasks")
 
     def sft_rows(split: str) -> Iterator[Row]:
-        for row, tokens, criterion in zip(
-            iterate_table(verified / PROPOSALS), proposals.tokens, criteria, strict=True
-        ):
+        for row, tokens, criterion in zip(iterate_table(verified / PROPOSALS), proposals.tokens, criteria, strict=True):
             if criterion is not None and row["split"] == split:
                 row |= {"reasoning_tokens": tokens, "difficulty": proposals.difficulty[row["task_id"]]}
                 row |= {"seed": cfg.seed, "selected_by": criterion}

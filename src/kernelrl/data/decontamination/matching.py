@@ -151,9 +151,9 @@ class _Index:
             whole = fingerprint.traced.graph
             labels = working_labels(whole)
             for number, part, needed in self._parts:
-                if needed <= labels and number not in seen and part.operators < whole.operators:
-                    if contains(whole, part):
-                        yield number, "part", 1.0
+                may_be = needed <= labels and number not in seen and part.operators < whole.operators
+                if may_be and contains(whole, part):
+                    yield number, "part", 1.0
 
     def _keys(self, fingerprint: Fingerprint) -> Iterator[tuple[Kind, str]]:
         """What equal tasks have in common, strongest kind first."""
