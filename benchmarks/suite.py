@@ -1,17 +1,23 @@
-"""Who solves the embedded suite, and how fast: eager PyTorch, torch.compile, the template and the Inductor teacher.
+"""Who solves the embedded suite, and how fast: eager PyTorch, torch.compile, the teachers by rules, and policies.
 
-    python benchmarks/suite.py                                  # all, into benchmarks/results/suite.json
+    python benchmarks/suite.py                                  # those that need no policy, into results/suite.json
     python benchmarks/suite.py --contenders template inductor --categories softmax loss --out /tmp/suite.json
+    python benchmarks/suite.py --contenders --policies outputs/demo-suite       # adds what kernelrl eval has found
 
 A teacher's first proposal (its best level) for each task counts, in C++; a task that it cannot write is a failure.
 `eager` is the reference itself as a candidate, and `torch.compile` is timed in turn with it, in the mode `default`:
 it counts as correct where it compiles and computes the same. An interrupted run goes on: verdicts are remembered.
+Policies are read from the results of `kernelrl eval tasks=suite eval.tasks=null …`. Lines of contenders that are not
+named stay in the file as they were.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from collections.abc import Mapping
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +29,7 @@ from kernelrl.data.teachers import make_teacher
 from kernelrl.eval.export import to_markdown
 from kernelrl.eval.figure import Settings
 from kernelrl.eval.metrics import summarize
+from kernelrl.eval.results import read_results
 from kernelrl.eval.table import format_estimate
 from kernelrl.executor import make_executor
 from kernelrl.executor.api import Executor, Request
@@ -33,27 +40,29 @@ from kernelrl.verdict import Verdict
 
 CONTENDERS = ("template", "inductor", "eager")
 OUT = Path(__file__).parent / "results" / "suite.json"
+KINDS = ("categories", "levels")
 FIGURES = ("compiled", "correct", "fast_1", "speedup", "speedup_all", "of_limit")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS)
+    parser.add_argument("--contenders", nargs="*", choices=CONTENDERS, default=CONTENDERS)
+    parser.add_argument("--policies", type=Path, metavar="RUN", help="an evaluation of policies on the suite")
     parser.add_argument("--categories", nargs="+", help="only these")
     parser.add_argument("--cache", default="~/.cache/kernelrl", help="folder of builds and verdicts")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     tasks = [task for task in read_suite() if task.category in (options.categories or [task.category])]
-    found = {
-        "command": f"python benchmarks/suite.py --contenders {' '.join(options.contenders)}",
-        "version": __version__,
-        "machine": fingerprint(),
-        "cores": len(os.sched_getaffinity(0)),
-        "num_tasks": len(tasks),
-        "contenders": {},
-    }
+    found: dict[str, Any] = {"num_tasks": len(tasks), "contenders": {}}
+    if options.out.exists():
+        found = json.loads(options.out.read_text())
+    here = {"version": __version__, "machine": fingerprint(), "cores": len(os.sched_getaffinity(0))}
     for name in options.contenders:
-        found["contenders"] |= enter(name, tasks, options.cache)
+        lines = enter(name, tasks, options.cache)
+        found["contenders"] |= {each: here | line for each, line in lines.items()}
+        write_json(options.out, found)
+    if options.policies:
+        found["contenders"] |= evaluated(options.policies, tasks)
         write_json(options.out, found)
     print(leaderboard(found))
 
@@ -103,18 +112,46 @@ def describe(tasks: list[Task], verdicts: list[Verdict]) -> dict[str, Any]:
         for task, verdict in zip(tasks, verdicts, strict=True)
     ]
     summary = summarize(records, tasks, Settings(k=(1,), fast_p=(1.0,), bootstrap=2000, seed=0))
-    values = {
-        kind: {name: {f: group["figures"][f]["value"] for f in FIGURES} for name, group in summary[kind].items()}
-        for kind in ("categories", "levels")
-    }
-    return {
-        "all": {name: summary["figures"][name] for name in FIGURES},
-        **values,
+    return table_of(summary) | {
         "tasks": {
             task.id: [verdict.status, None if verdict.speedup is None else round(verdict.speedup.median, 3)]
             for task, verdict in zip(tasks, verdicts, strict=True)
-        },
+        }
     }
+
+
+def evaluated(run: Path, tasks: list[Task]) -> dict[str, Any]:
+    """The lines of the policies of an evaluation, named after it: of each task how many samples are right, and the
+    geometric mean of their speedups."""
+    results = read_results(run)
+    if [each.id for each in results.tasks] != [task.id for task in tasks]:
+        raise SystemExit(f"{run}: was not evaluated on the whole suite; see kernelrl eval tasks=suite eval.tasks=null")
+    origin = {name: getattr(results, name) for name in ("version", "machine")}
+    lines = {}
+    for name, policy in results.policies.items():
+        found = {"figures": {key: estimate.model_dump() for key, estimate in policy.figures.items()}}
+        found |= {kind: {key: group.model_dump() for key, group in getattr(policy, kind).items()} for kind in KINDS}
+        right, speedup = policy.by_task["correct"], policy.by_task["speedup"]
+        lines[f"{results.name}, {name}"] = (
+            origin
+            | table_of(found)
+            | {
+                "tasks": {
+                    task.id: [f"{int(total)} of {int(count)} correct", None if isnan(value) else round(float(value), 3)]
+                    for task, total, count, value in zip(tasks, right.totals, right.counts, speedup, strict=True)
+                }
+            }
+        )
+    return lines
+
+
+def table_of(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a summary over all tasks, with intervals, and by category and by level."""
+    values = {
+        kind: {name: {f: group["figures"][f]["value"] for f in FIGURES} for name, group in summary[kind].items()}
+        for kind in KINDS
+    }
+    return {"all": {name: summary["figures"][name] for name in FIGURES}, **values}
 
 
 def leaderboard(found: dict[str, Any]) -> str:
