@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from candidate_files import EXPLOITS, from_file, header
-from conftest import RIGHT, Kept
+from conftest import REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge
 from kernelrl.executor import Executor
 from kernelrl.executor.processes.helpers import compiled_helper
@@ -66,6 +66,26 @@ class ModelNew(nn.Module):
     assert verdict.correct and "clock" in verdict.layers, verdict.feedback
     slept = judge(executor, source.replace("assert", "time.sleep(0.001)\n        assert"), dialect="python")
     assert slept.violations[0].evidence == "reached for system call clock_nanosleep"
+
+
+def reading_a_clock(statement: str) -> str:
+    """A reference that does so in each call."""
+    call = "    def forward(self, x):\n"
+    return REFERENCE.replace("import torch\n", "import time\nimport torch\n", 1).replace(
+        call, f"{call}        {statement}\n"
+    )
+
+
+def test_the_reference_is_timed_without_a_clock_too(executor: Executor) -> None:
+    """What a closed clock costs, both sides pay. Where this reference sees the time go by, it takes 50 ms a call."""
+    verdict = judge(executor, RIGHT, reading_a_clock("time.perf_counter() and time.sleep(0.05)"))
+    assert verdict.correct and verdict.speedup is not None, verdict.feedback
+    assert verdict.speedup.median < 25
+
+
+def test_a_reference_that_needs_a_clock_is_timed_where_it_has_one(executor: Executor) -> None:
+    verdict = judge(executor, RIGHT, reading_a_clock("assert time.perf_counter() > 0"))
+    assert verdict.correct and verdict.speedup is not None, verdict.feedback
 
 
 PROBES = """

@@ -86,8 +86,9 @@ class Pairs:
             with cores.preparing(), cores.on_device():
                 self._hidden.take(first.draw.parameters, first)
             with cores.on_device(), cores.holding(self._reference.lock):
-                self._reference.parameters.take(first.draw.parameters)
-                with cores.measuring(self._reference.process, self._own.process):
+                with cores.making_reference():
+                    process = self._reference.timed.prepare(first)
+                with cores.measuring(process, self._own.process):
                     checks = self._time_rows(rows, extra)
             with cores.preparing(), cores.on_device():
                 for check in checks:
@@ -146,15 +147,18 @@ class Pairs:
         Returns:
             What is left to do: the comparisons of all outputs.
         """
-        found, reference, checks = self._found, self._reference, list[Callable[[], None]]()
-        compiled = reference.compiled() if self._settings.compile_baseline else ""
+        found, reference, checks = self._found, self._reference.timed, list[Callable[[], None]]()
+        compiled = self._reference.compiled() if self._settings.compile_baseline else ""
         for _ in range(NUM_NULLS):
             self._ask_nothing()
             found.overheads.append(reference.time_nothing())
         for turn, row in enumerate(rows):
             candidate_s = []
             reference_s = [reference.time(case) for case in row]
-            baseline = None if isinstance(compiled, str) else [compiled.time(case) for case in row][-1]
+            baseline = None
+            if not isinstance(compiled, str):  # it has clocks, without which nothing compiles
+                confined = reference.cost_of_confinement(row, reference_s[-1])
+                baseline = [compiled.time(case) for case in row][-1] * confined
             for case, recorded in extra.get(turn, []):
                 reply, _ = self._time_call(case, recorded)
                 checks.append(self._examine_timed(reply, case))

@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from kernelrl.executor.judging.latitude import find_loose, find_twins, find_vari
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
+from kernelrl.executor.judging.timed_reference import TimedReference
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.peak_memory import PeakMemory
 from kernelrl.executor.processes.process import Process
@@ -340,7 +341,7 @@ class Reference:
             case = self.case(Draw(0, parameters=number))
             assert case is not None
             with self._start("library") as process:
-                other = ReferenceProcess(self.task, process, self._cores, self.settings)
+                other = self._own.in_process(process)
                 memory = PeakMemory(process.pid, self.arena_bytes)
                 other.attach(self.arena_bytes)
                 other.ask(other.load_question | self.init)
@@ -362,16 +363,17 @@ class Reference:
                 self._baseline = str(error)
         return self._baseline
 
-    def time(self, case: Case) -> float:
-        """Time of one call on fresh inputs (in seconds), see `time_call`. The caller holds `lock`."""
-        return self._own.time(case)
-
-    def time_nothing(self) -> float:
-        """Time of a question that asks nothing (in seconds). The caller holds `lock`."""
-        return self._own.time_nothing()
+    @cached_property
+    def timed(self) -> TimedReference:
+        """The reference as it is timed. The caller holds `lock`."""
+        start = None if self.settings.device == "cuda" else partial(self._start, "operators")
+        load = self._own.load_question | self.init
+        return TimedReference(self._own, self.parameters, load, self.arena_bytes, start)
 
     def close(self) -> None:
         """End its processes."""
         self.process.close()
+        if "timed" in vars(self):
+            self.timed.close()
         if isinstance(self._baseline, Baseline):
             self._baseline.process.close()

@@ -121,10 +121,8 @@ class ReferenceParameters:
         if number > _PURPOSES and number not in self._hidden:
             self._hidden[number] = self._without(number)
         self._taken = -2  # none, if the constructor fails
-        if number == 0:
-            parameters.construct(self._own.ask, None, {})
-        else:
-            reply = self.construct(self._own.ask, number)
+        reply = self.construct(self._own.ask, number)
+        if number:
             self._hidden[number] = replace(self._hidden[number], report=reply["parameters"])
         self._taken = number
 
@@ -141,7 +139,9 @@ class ReferenceParameters:
         return Parameters(hidden.hidden, given, {})
 
     def construct(self, ask: Callable[..., dict[str, Any]], number: int) -> dict[str, Any]:
-        """Have a process construct its model with hidden parameters."""
+        """Have a process construct its model with these parameters; 0: with those of the program."""
+        if number == 0:
+            return parameters.construct(ask, None, {})
         return parameters.construct(ask, self._hidden[number].hidden, self._hidden[number].given)
 
     def of(self, number: int) -> Parameters:

@@ -41,6 +41,10 @@ class ReferenceProcess:
         """The question that loads the reference, but for what its constructor gets."""
         return {"do": "load", "source": self.task.source, "entry": "Model"}
 
+    def in_process(self, process: Process) -> ReferenceProcess:
+        """The same reference in another process."""
+        return ReferenceProcess(self.task, process, self._cores, self.settings)
+
     def attach(self, num_bytes: int) -> None:
         """Share memory with it in which inputs of that size have room."""
         self.arena = Arena(num_bytes, self.settings)
@@ -80,12 +84,16 @@ class ReferenceProcess:
         return [self.arena.tensor(self.process, item) for item in described]
 
     def time(self, case: Case) -> float:
-        """Time of one call on fresh inputs (in seconds), see `time_call`."""
+        """Time of one call on fresh inputs (in seconds), see `time_call`.
+
+        Then its memory is read as a candidate's is, so that both find the processor's caches in the same state.
+        """
         try:
             reply, seconds = time_call(self.process, self.arena, case, self.settings)
         except ProcessFailure as error:
             raise self._broken(error) from None
-        self.arena.outputs(self._succeeded(reply), self.ask)
+        self.outputs(self._succeeded(reply))
+        self.arena.changed(case.image, case.shape.layout)
         return seconds
 
     def time_nothing(self) -> float:
