@@ -17,7 +17,7 @@ import argparse
 import json
 import os
 from collections.abc import Mapping
-from math import isnan
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def evaluated(run: Path, tasks: list[Task]) -> dict[str, Any]:
     """The lines of the policies of an evaluation, named after it: of each task how many samples are right, and the
     geometric mean of their speedups."""
     results = read_results(run)
-    if [each.id for each in results.tasks] != [task.id for task in tasks]:
+    if {each.digest for each in results.tasks} != {task.digest for task in tasks}:
         raise SystemExit(f"{run}: was not evaluated on the whole suite; see kernelrl eval tasks=suite eval.tasks=null")
     origin = {name: getattr(results, name) for name in ("version", "machine")}
     lines = {}
@@ -132,16 +132,14 @@ def evaluated(run: Path, tasks: list[Task]) -> dict[str, Any]:
         found = {"figures": {key: estimate.model_dump() for key, estimate in policy.figures.items()}}
         found |= {kind: {key: group.model_dump() for key, group in getattr(policy, kind).items()} for kind in KINDS}
         right, speedup = policy.by_task["correct"], policy.by_task["speedup"]
-        lines[f"{results.name}, {name}"] = (
-            origin
-            | table_of(found)
-            | {
-                "tasks": {
-                    task.id: [f"{int(total)} of {int(count)} correct", None if isnan(value) else round(float(value), 3)]
-                    for task, total, count, value in zip(tasks, right.totals, right.counts, speedup, strict=True)
-                }
-            }
-        )
+        by_task = {
+            task.id: [
+                f"{right.totals[n]:.0f} of {right.counts[n]:.0f} correct",
+                round(exp(total / count), 3) if count else None,
+            ]
+            for n, (task, total, count) in enumerate(zip(results.tasks, speedup.totals, speedup.counts, strict=True))
+        }
+        lines[f"{results.name}, {name}"] = origin | table_of(found) | {"tasks": by_task}
     return lines
 
 

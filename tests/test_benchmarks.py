@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelrl.task import Task
 from kernelrl.verdict import Speedup, Verdict
 
 
@@ -33,6 +34,28 @@ def test_a_run_is_one_observation_however_many_tasks_it_has():
 def test_the_leaderboard_of_the_docs_is_that_of_the_file():
     found = json.loads((Path(__file__).parents[1] / "benchmarks" / "results" / "suite.json").read_text())
     assert load("suite").leaderboard(found) in (Path(__file__).parents[1] / "docs" / "results.md").read_text()
+
+
+def test_policies_of_an_evaluation_have_a_line_each(tmp_path):
+    """In whatever order the evaluation had the tasks; one on other tasks is refused."""
+    suite = load("suite")
+    tasks = [Task(id=name, source=f"x = '{name}'", category="scan", level=1) for name in ("a", "b")]
+    figures = {name: {"value": 0.5, "low": None, "high": None} for name in suite.FIGURES}
+    group = {"num_tasks": 2, "figures": figures}
+    by_task = {
+        "correct": {"totals": [0, 2], "counts": [3, 3], "geometric": False},
+        "speedup": {"totals": [0.0, log(4)], "counts": [0, 2], "geometric": True},
+    }
+    counts = {"policy": "outputs/sft/final", "num_samples": 6, "num_infrastructure": 0, "num_untimed": 0}
+    policy = group | counts | {"categories": {"scan": group}, "levels": {"1": group}, "by_task": by_task}
+    entries = [{"id": task.id, "digest": task.digest, "category": "scan", "level": 1} for task in reversed(tasks)]
+    found = {"schema_version": 1, "name": "demo", "tasks": entries, "policies": {"sft": policy}, "comparisons": []}
+    (tmp_path / "results.json").write_text(json.dumps(found | {"version": "1", "machine": "here"}))
+    line = suite.evaluated(tmp_path, tasks)["demo, sft"]
+    assert line["tasks"] == {"b": ["0 of 3 correct", None], "a": ["2 of 3 correct", 2.0]}
+    assert line["all"] == figures and line["machine"] == "here"
+    with pytest.raises(SystemExit, match="not evaluated on the whole suite"):
+        suite.evaluated(tmp_path, tasks[:1])
 
 
 def test_torch_compile_stands_where_it_compiles_and_fails_elsewhere():
