@@ -212,9 +212,13 @@ def test_a_batch_that_could_cost_more_than_is_left_is_not_begun(serve, tmp_path,
 
 
 def test_a_server_without_batches_and_batches_without_a_cache(serve, tmp_path):
-    missing = type("Missing", (BatchHandler,), {"do_POST": lambda self: self.reply(404, "{}")})
+    class Missing(BatchHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))  # else closing resets the connection
+            self.reply(404, "{}")
+
     with pytest.raises(UserError, match=r"has no batches \(HTTP 404\); set teacher.batch=null"):
-        ask(llm(tmp_path, serve(GOOD, handler=missing), **BATCHED))
+        ask(llm(tmp_path, serve(GOOD, handler=Missing), **BATCHED))
     with pytest.raises(UserError, match=r"teacher.batch needs teacher.cache_dir"):
         ask(llm(tmp_path, serve(GOOD), **BATCHED, cache_dir=None))
 
