@@ -315,9 +315,7 @@ def test_all_layers_of_confinement_hold_here_and_scratch_folders_go(executor_cac
         judge(engine, RIGHT + "\n# confined")
         scratch = own_folder(executor_cache) / "scratch" / str(service_of(engine).pid)
         assert scratch.is_dir()
-        waiting = 3 + len(
-            os.sched_getaffinity(0)
-        )  # reference twice, open code, spares: a candidate's goes
+        waiting = 3 + len(os.sched_getaffinity(0))  # reference twice, open code, spares: a candidate's goes
         wait_for(lambda: len(list(scratch.iterdir())) <= waiting)
     assert "candidates run without" not in capfd.readouterr().err
 
