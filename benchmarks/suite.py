@@ -5,7 +5,7 @@
     python benchmarks/suite.py --contenders --policies outputs/demo-suite       # adds what kernelrl eval has found
 
 A teacher's first proposal (its best level) for each task counts, in C++; a task that it cannot write is a failure.
-`eager` is the reference itself as a candidate, and `torch.compile` is timed in turn with it, in the mode `default`:
+`eager` is the reference itself as a candidate, and `torch.compile` is timed in turn with that, in the mode `default`:
 it counts as correct where it compiles and computes the same. An interrupted run goes on: verdicts are remembered.
 Policies are read from the results of `kernelrl eval tasks=suite eval.tasks=null …`. Lines of contenders that are not
 named stay in the file as they were.
@@ -38,7 +38,7 @@ from kernelrl.records import Record, write_json
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
-CONTENDERS = ("template", "inductor", "eager")
+CONTENDERS = ("template", "inductor", "eager", "torch.compile")
 OUT = Path(__file__).parent / "results" / "suite.json"
 KINDS = ("categories", "levels")
 FIGURES = ("compiled", "correct", "fast_1", "speedup", "speedup_all", "of_limit")
@@ -58,8 +58,7 @@ def main() -> None:
         found = json.loads(options.out.read_text())
     here = {"version": __version__, "machine": fingerprint(), "cores": len(os.sched_getaffinity(0))}
     for name in options.contenders:
-        lines = enter(name, tasks, options.cache)
-        found["contenders"] |= {each: here | line for each, line in lines.items()}
+        found["contenders"][name] = here | enter(name, tasks, options.cache)
         write_json(options.out, found)
     if options.policies:
         found["contenders"] |= evaluated(options.policies, tasks)
@@ -68,21 +67,18 @@ def main() -> None:
 
 
 def enter(name: str, tasks: list[Task], cache: str) -> dict[str, Any]:
-    """The lines of one contender; `eager` brings that of `torch.compile`."""
-    settings = {"cache_dir": cache, "compile_baseline": "default" if name == "eager" else None}
+    """The line of one contender."""
+    settings = {"cache_dir": cache, "compile_baseline": "default" if name == "torch.compile" else None}
     with make_executor(settings) as executor:
-        if name == "eager":
+        if name in ("eager", "torch.compile"):
             kernels = {task.id: task.source.replace("class Model(", "class ModelNew(") for task in tasks}
             verdicts = judge(tasks, kernels, "python", executor)
-            return {
-                "eager": describe(tasks, verdicts),
-                "torch.compile": describe(tasks, list(map(as_compiled, verdicts))),
-            }
+            return describe(tasks, verdicts if name == "eager" else list(map(as_compiled, verdicts)))
         cfg = compose_config("curate", [f"teacher={name}"]).teacher
         kernels = {}
         for task, proposal in make_teacher(cfg, "cpp").proposals(tasks, "cpp"):
             kernels.setdefault(task.id, proposal.source)
-        return {name: describe(tasks, judge(tasks, kernels, "cpp", executor))}
+        return describe(tasks, judge(tasks, kernels, "cpp", executor))
 
 
 def judge(tasks: list[Task], kernels: dict[str, str], dialect: str, executor: Executor) -> list[Verdict]:
