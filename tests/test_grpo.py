@@ -352,6 +352,12 @@ def test_what_is_missing_is_one_line(tmp_path):
         grpo.run(cfg)
 
 
+def test_a_punishment_of_every_length_is_refused(cfg):
+    cfg.grpo.adjust.overlong = cfg.grpo.trainer.max_completion_length
+    with pytest.raises(UserError, match=r"give fewer tokens than grpo.trainer.max_completion_length"):
+        grpo.run(cfg)
+
+
 @pytest.mark.slow
 def test_killed_at_any_moment_no_record_is_lost_or_doubled(cfg, trained, server, tmp_path):
     ledger, output = Path(cfg.grpo.folder) / "records" / "rank0.jsonl", tmp_path / "output"

@@ -86,6 +86,11 @@ def run(cfg: DictConfig) -> Path:
     turns = read_node(Turns, cfg.grpo.turns, "grpo.turns")
     groups = read_node(GroupSettings, cfg.grpo.groups, "grpo.groups")
     adjust = read_node(Adjust, cfg.grpo.adjust, "grpo.adjust")
+    if adjust.overlong is not None and adjust.overlong >= cfg.grpo.trainer.max_completion_length:
+        raise UserError(
+            f"grpo.adjust.overlong={adjust.overlong}: give fewer tokens than grpo.trainer.max_completion_length "
+            f"({cfg.grpo.trainer.max_completion_length}), or every completion is punished for its length"
+        )
     curriculum_settings = None
     if "curriculum" in cfg:
         curriculum_settings = read_node(CurriculumSettings, cfg.curriculum, "curriculum")
