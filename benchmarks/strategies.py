@@ -1,7 +1,7 @@
 """Do strategies pay? Trained through, and as search, at equal numbers of judged candidates, over several seeds.
 
     python benchmarks/strategies.py                       # three seeds at demo scale: some hours on two cores
-    python benchmarks/strategies.py --seeds 0 curate.repairs=0.3
+    python benchmarks/strategies.py --data outputs/demo/data grpo.trainer.max_steps=8 search.limit=20
 
 Two questions, on the same held-out tasks:
 
@@ -10,7 +10,9 @@ Two questions, on the same held-out tasks:
 - search: the SFT policy searches by `best_of_n`, `refine` and `evolve`.
 
 Every search has the same budget of candidates per task. A run of a seed is one observation, and intervals are Student's
-over runs; of one seed there are none. FOLDER/SEED holds the runs, and the same command resumes;
+over runs; of one seed there are none. A seed decides the tasks too, unless --data names a data set for all seeds. A policy
+that never saw a second turn writes none: give `curate.repairs=0.2`, or a data set that was made with it.
+FOLDER/SEED holds the runs, and the same command resumes;
 FOLDER/strategies.json holds the table, FOLDER/plots the curves.
 """
 
@@ -51,6 +53,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--recipe", default="demo")
     parser.add_argument("--candidates", type=int, default=16, help="judged per task in every search")
+    parser.add_argument("--data", help="folder of a data set on which every seed trains; without it each makes its own")
     parser.add_argument("--folder", default="outputs/strategies")
     parser.add_argument("overrides", nargs="*", help="Hydra overrides")
     arguments = parser.parse_intermixed_args()
@@ -80,21 +83,20 @@ def _run(arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
     """One seed: figures and curves of every search, and how many candidates each training judged."""
     folder = Path(arguments.folder) / str(seed)
     words = [f"recipe={arguments.recipe}", f"seed={seed}", f"output_dir={folder}", "tracker=none"]
-    words += [*arguments.overrides]
+    data = arguments.data or folder / "data"
+    words += [f"curate.folder={data}", *arguments.overrides]
 
     def stage(name: str, *more: str) -> Path:
         return STAGES[name].run(compose_config(name, [*words, *more]))
 
     def search(name: str, policy: Path, strategy: Sequence[str]) -> Results:
         more = [f"policy.model={policy}", f"search.folder={folder}/{name}", *strategy]
-        more += [
-            f"search.tasks={folder}/data/tasks_heldout.parquet",
-            f"search.budget.candidates={arguments.candidates}",
-        ]
+        more += [f"search.tasks={data}/tasks_heldout.parquet", f"search.budget.candidates={arguments.candidates}"]
         results: Results = json.loads(stage("search", *more, "search.repeat=true").read_text())
         return results
 
-    stage("curate")
+    if arguments.data is None:
+        stage("curate")
     stage("sft")
     results: dict[str, Results] = {}
     judged = {}
