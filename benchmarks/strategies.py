@@ -10,10 +10,10 @@ Two questions, on the same held-out tasks:
 - search: the SFT policy searches by `best_of_n`, `refine` and `evolve`.
 
 Every search has the same budget of candidates per task. A run of a seed is one observation, and intervals are Student's
-over runs; of one seed there are none. A seed decides the tasks too, unless --data names a data set for all seeds. A policy
-that never saw a second turn writes none: give `curate.repairs=0.2`, or a data set that was made with it.
-FOLDER/SEED holds the runs, and the same command resumes;
-FOLDER/strategies.json holds the table, FOLDER/plots the curves.
+over runs; of one seed there are none. A seed decides the tasks too, unless --data names a data set for all seeds. A
+policy that never saw a second turn writes none: give `curate.repairs=0.2`, or a data set that was made with it.
+FOLDER/SEED holds the runs, and the same command resumes; FOLDER/strategies.json holds the table, FOLDER/plots the
+curves.
 """
 
 from __future__ import annotations

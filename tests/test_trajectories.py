@@ -11,7 +11,7 @@ from kernelrl.configs import compose_config
 from kernelrl.data.build import task_row
 from kernelrl.data.tables import TASK_COLUMNS, write_table
 from kernelrl.errors import UserError
-from kernelrl.eval import run, settings, stage
+from kernelrl.eval import report, run, settings, stage
 from kernelrl.records import Ledger
 from kernelrl.strategies.trajectory import best
 from kernelrl.task import Task
@@ -41,7 +41,11 @@ def cfg(tmp_path, monkeypatch, kept_executor, executor_cache, serve):
             f"executor.cache_dir={executor_cache}",
             *(f"executor.{name}={value}" for name, value in FAST.items() if name != "draws"),
             "executor.draws=tests",
-            *(f"{key}={value}" for key, value in ({"strategy": "refine", "strategy.max_turns": 3} | overrides).items()),
+            *(
+                f"{key}={value}"
+                for key, value in ({"strategy": "refine", "strategy.max_turns": 3} | overrides).items()
+                if value
+            ),
         ]
         return compose_config("eval", words)
 
@@ -90,8 +94,30 @@ def test_attempts_of_a_strategy_are_not_judged_anew(cfg, tmp_path):
         run(compose_config("eval", [f"rejudge={tmp_path / 'run'}", f"output_dir={tmp_path / 'again'}", "tracker=none"]))
 
 
+def test_a_story_is_written_over_turns_beside_the_samples_and_told_by_the_report(cfg, tmp_path):
+    """One task twice: after four single answers a wrong kernel is corrected. Its attempts are in no figure."""
+    words = {"+strategy@eval.story.strategy": "refine", "eval.story.strategy.max_turns": 2, "+eval.story.tasks": 1}
+    story = cfg(*[WRONG] * 6, RIGHT, WRONG, **{"strategy": "single", "strategy.max_turns": None} | words)
+    summary = json.loads(run(story).read_text())["policies"]["served"]
+    assert summary["num_samples"] == 4 and summary["figures"]["correct"]["value"] == 0 and "turns" not in summary
+    attempts = list(Ledger(tmp_path / "run" / "eval" / "served" / "story" / "records"))
+    assert {(each.task_id, each.turn) for each in attempts} == {("relu/a", 0), ("relu/a", 1)} and len(attempts) == 4
+    page = report.run(story).read_text()
+    assert "One task over turns" in page and "relu/a, by served with the strategy refine" in page
+
+
 def test_a_strategy_that_needs_several_policies_is_refused():
     words = ["strategy=evolve", "strategy.ensemble=[coder,other]"]
     cfg = compose_config("eval", words)
     with pytest.raises(UserError, match="eval strategy=evolve: every policy plays all roles here"):
         settings.read_strategy(cfg, settings.read_settings(cfg.eval), [])
+    cfg = compose_config(
+        "eval",
+        [
+            "+strategy@eval.story.strategy=evolve",
+            "+eval.story.tasks=1",
+            words[1].replace("strategy", "eval.story.strategy"),
+        ],
+    )
+    with pytest.raises(UserError, match="eval.story.strategy=evolve: the last policy plays all roles"):
+        settings.read_story(cfg, settings.read_settings(cfg.eval), [])

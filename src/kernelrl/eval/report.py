@@ -31,7 +31,7 @@ from kernelrl.eval import export, plots, table
 from kernelrl.eval.explorer import make_explorer
 from kernelrl.eval.metrics import RATES
 from kernelrl.eval.results import read_results
-from kernelrl.eval.stage import RECORDS, RESULTS
+from kernelrl.eval.stage import RECORDS, RESULTS, STORY
 from kernelrl.eval.story import choose_story
 from kernelrl.records import Ledger, Record, write_atomically
 from kernelrl.stage_folder import LOG, read_log
@@ -71,6 +71,7 @@ def run(cfg: DictConfig) -> Path:
             sft_log=read_log(Path(cfg.sft.folder) / LOG),
             grpo_log=read_log(Path(cfg.grpo.folder) / LOG),
             contamination=json.loads(contamination.read_text()) if contamination.exists() else None,
+            story=list(Ledger(Path(cfg.eval.folder) / list(records)[-1] / STORY / RECORDS)),
         )
     if cfg.report.files:
         export.write_tables(results, files)
@@ -84,6 +85,7 @@ def render(
     sft_log: Sequence[Mapping[str, float]] = (),
     grpo_log: Sequence[Mapping[str, float]] = (),
     contamination: Mapping[str, Any] | None = None,
+    story: Sequence[Record] = (),
 ) -> str:
     """The page.
 
@@ -92,6 +94,7 @@ def render(
         records: of every policy, by name.
         sft_log, grpo_log: entries of the stages' `log.jsonl`.
         contamination: content of the data set's `contamination.json`.
+        story: what the last policy wrote over turns beside its samples (`eval.story`).
     """
     environment = Environment(
         loader=PackageLoader("kernelrl.eval", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -115,7 +118,7 @@ def render(
         explorer=make_explorer(results["tasks"], records),
         contamination=contamination,
         samples=choose_samples(records),
-        story=tell_story(list(records.values())[-1]),
+        story=tell_story(story or list(records.values())[-1]),
         code_styles={
             theme: Markup(HtmlFormatter(style=style).get_style_defs(".code"))
             for theme, style in (("light", "friendly"), ("dark", "github-dark"))

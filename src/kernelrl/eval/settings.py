@@ -35,11 +35,23 @@ NOT_DECIDING = {
     "bootstrap",
     "part",
     "parts",
+    "story",
 }
 """Settings that a finished evaluation may change without sampling again; tasks and policies count by content."""
 PositiveInt = Annotated[int, Field(ge=1)]
 PolicySettings = Settings | ReadySettings | RecordedSettings
 """How one policy is sampled."""
+
+
+class StorySettings(BaseModel):
+    """The node `eval.story`: the last policy works on some tasks over turns, for the report to tell."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    strategy: dict[str, Any]
+    """A node of `configs/strategy`."""
+    tasks: PositiveInt
+    """How many, the first ones; each as often as the evaluation samples a task."""
 
 
 class EvalSettings(BaseModel):
@@ -74,6 +86,8 @@ class EvalSettings(BaseModel):
     """Write each policy's samples as a run folder of KernelBench's too."""
     channel: str | None = None
     """Whose figures are computed too (`eval/channels`); None: those of every evaluation alone."""
+    story: StorySettings | None = None
+    """None: the report tells turns only where the evaluation itself has some."""
     bootstrap: PositiveInt
     """Number of resamples of the intervals."""
     part: Annotated[int, Field(ge=0)] | None = None
@@ -163,6 +177,23 @@ def read_strategy(cfg: DictConfig, settings: EvalSettings, tasks: Sequence[Task]
                     "further question; use strategy=single"
                 )
     return strategy
+
+
+def read_story(cfg: DictConfig, settings: EvalSettings, tasks: Sequence[Task]) -> Strategy | None:
+    """The strategy of the story; None: none is wanted, or there is nobody to hear what became of a kernel.
+
+    Raises:
+        UserError: it cannot be used, or needs several policies.
+    """
+    if settings.story is None:
+        return None
+    strategy = make_strategy(cfg.eval.story.strategy)
+    if strategy.needs or cfg.policies:
+        raise UserError(f"eval.story.strategy={strategy.name}: the last policy plays all roles; leave out policies.*")
+    last = policy_settings(settings, list(settings.policies)[-1])
+    answers_once = isinstance(last, ReadySettings | RecordedSettings) or any(task.case_of for task in tasks)
+    no_kernels = settings.channel is not None and find_judge(settings.channel) is not None
+    return None if answers_once or no_kernels else strategy
 
 
 def what_decides(cfg: DictConfig, settings: EvalSettings, tasks_digest: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from kernelrl.eval.settings import (
     check_settings,
     policy_identity,
     policy_settings,
+    read_story,
     read_strategy,
     what_decides,
 )
@@ -54,6 +56,8 @@ if TYPE_CHECKING:  # seconds that a report need not wait for
 METRICS = "metrics.json"
 RESULTS = "results.json"
 RECORDS = "records"
+STORY = "story"
+"""Folder of a policy's attempts that the report tells (`eval.story`)."""
 TABLE = pa.schema([TASK_COLUMNS.field(name) for name in ("task", "prompt")])
 """What an evaluation reads of each task, and keeps (`rejudge.TASKS`)."""
 
@@ -102,6 +106,7 @@ def run(cfg: DictConfig) -> Path:
     asked = what_decides(cfg, settings, tasks_digest)
     model = read_node(ModelSettings, cfg.model, "model")
     strategy = read_strategy(cfg, settings, tasks)
+    story = read_story(cfg, settings, tasks)
     references = read_references(settings.references, needed="similarity" in reward.measures)
     make_work = partial(
         Work,
@@ -144,6 +149,8 @@ def run(cfg: DictConfig) -> Path:
                 if turns := trajectories.by_turn(records[name], tasks, to_compute):
                     summaries[name]["turns"] = turns
                 write_json(part.path / METRICS, summaries[name])
+        if settings.story is not None and story is not None:
+            _work_on_story(replace(work, strategy=story, tasks=tasks[: settings.story.tasks]), name, asked)
         names = list(summaries)
         comparisons = [
             {"after": after, "before": before}
@@ -232,6 +239,17 @@ def _run_part(work: Work, asked: Mapping[str, Any]) -> Path:
                     sample_and_judge(work, policy, policy_settings(settings, policy), ledger)
             stage.finish({"policies": list(policies)})
         return stage.path
+
+
+def _work_on_story(work: Work, name: str, asked: Mapping[str, Any]) -> None:
+    """Have a policy work on the tasks over turns. Its records lie beside its samples, and are in no figure."""
+    settings = work.settings
+    policy = policy_settings(settings, name)
+    told = {"story": settings.story and settings.story.model_dump()}
+    folder = settings.folder / name / STORY
+    with open_stage(f"story of {name}", folder, {**asked, **policy_identity(settings, policy), **told}) as stage:
+        if not stage.done:
+            stage.finish(sample_and_judge(work, name, policy, Ledger(stage.path / RECORDS)))
 
 
 def _seconds_per_solved(summary: Mapping[str, Any]) -> float | None:
