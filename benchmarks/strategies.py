@@ -151,7 +151,7 @@ def plot(runs: Sequence[Mapping[str, Sequence[Mapping[str, float]]]]) -> str:
                 points.append((number + 1, fmean(solved), min(solved), max(solved)))
             lines[name.removeprefix(prefix)] = points
         panels.append((f"{title}: tasks solved by candidates", lines, True))
-    return plots.bands(panels, "Tasks solved by candidates per task")
+    return plots.bands(panels, "Tasks solved by candidates per task", "candidates")
 
 
 def _table(rows: Mapping[str, Mapping[str, Mapping[str, float | None]]], num_runs: int) -> Table:

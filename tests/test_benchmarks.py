@@ -36,6 +36,17 @@ def test_the_leaderboard_of_the_docs_is_that_of_the_file():
     assert load("suite").leaderboard(found) in (Path(__file__).parents[1] / "docs" / "results.md").read_text()
 
 
+def test_the_readme_says_how_long_each_recipe_took():
+    root = Path(__file__).parents[1]
+    found = json.loads((root / "benchmarks" / "results" / "recipes.json").read_text())["recipes"]
+    readme = (root / "README.md").read_text().splitlines()
+    assert set(found) == set(load("recipes").RECIPES)
+    for recipe, each in found.items():
+        seconds = round(sum(each["seconds"].values()))
+        [line] = [line for line in readme if f"| `{recipe}` |" in line]
+        assert line.endswith(f" {seconds // 60}:{seconds % 60:02d} |"), line
+
+
 def test_policies_of_an_evaluation_have_a_line_each(tmp_path):
     """In whatever order the evaluation had the tasks; one on other tasks is refused."""
     suite = load("suite")

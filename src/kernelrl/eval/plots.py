@@ -114,11 +114,12 @@ Bands = Mapping[str, Sequence[tuple[float, float, float, float]]]
 """Name -> (step, mean, smallest, largest) points."""
 
 
-def bands(panels: Sequence[tuple[str, Bands, bool]], description: str) -> str:
+def bands(panels: Sequence[tuple[str, Bands, bool]], description: str, unit: str = "step") -> str:
     """Learning curves of several runs each: the mean, in a band from the smallest to the largest.
 
     Args:
         panels: (title, bands, whether the values are rates between 0 and 1).
+        unit: of the horizontal axis.
     """
     with rc_context(STYLE):
         figure = Figure(figsize=(WIDTH, 2.8), layout="constrained")
@@ -130,7 +131,7 @@ def bands(panels: Sequence[tuple[str, Bands, bool]], description: str) -> str:
                 axes.fill_between(steps, _smooth(lows), _smooth(highs), color=color, alpha=0.15, linewidth=0)
                 axes.plot(steps, _smooth(means), color=color)
                 ends.append((name, steps[-1], _smooth(means)[-1], color))
-            _finish_curves(axes, title, is_rate)
+            _finish_curves(axes, title, is_rate, unit)
             _label_ends(axes, ends)
         return to_svg(figure, description)
 
@@ -307,10 +308,10 @@ def make_panels(figure: Figure, num: int, sharey: bool = False) -> Sequence[Axes
     return columns[:num]
 
 
-def _finish_curves(axes: Axes, title: str, is_rate: bool) -> None:
+def _finish_curves(axes: Axes, title: str, is_rate: bool, unit: str = "step") -> None:
     axes.set_title(textwrap.fill(title, TITLE_WIDTH))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.set_xlabel("step")
+    axes.set_xlabel(unit)
     if is_rate:
         axes.set_ylim(-0.03, 1.05)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
