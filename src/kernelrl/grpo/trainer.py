@@ -115,7 +115,7 @@ class KernelGRPOTrainer(GRPOTrainer):
         num_batches = len(metrics.get("legal", ()))  # whose verdicts are known
         for name in self._rules if num_batches else ():
             metrics[name] += [0.0] * (num_batches - len(metrics[name]))
-        super().log(logs, start_time)  # type: ignore[no-untyped-call]
+        super().log(logs, start_time)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         with self.shared.validation() as rewards:

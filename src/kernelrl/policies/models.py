@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
@@ -297,6 +298,13 @@ def load_policy(
         model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype, **options)
         return model.merge_and_unload(), tokenizer
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **options), tokenizer
+
+
+def end_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Ids of the tokens that end a completion: those that the model declares, and the tokenizer's."""
+    declared = model.generation_config.eos_token_id
+    ids = {declared} if isinstance(declared, int) else set(declared or ())
+    return ids if tokenizer.eos_token_id is None else ids | {tokenizer.eos_token_id}
 
 
 def check_quantization(settings: ModelSettings, adapter: PeftConfig | None, stage: str) -> None:
