@@ -13,7 +13,7 @@ from conftest import KERNELS, REFERENCE
 from curated import training_config, write_data
 from kernelrl import grpo, sft
 from kernelrl.candidate import Completion
-from kernelrl.configs import config_dir
+from kernelrl.configs import compose_config, config_dir
 from kernelrl.errors import UserError
 from kernelrl.grpo.figures import group_figures
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
@@ -326,6 +326,21 @@ def test_what_is_missing_is_one_line(tmp_path):
     write_data(cfg)
     with pytest.raises(UserError, match=r"no model there; run the stage that writes it"):
         grpo.run(cfg)
+
+
+def test_it_may_start_from_a_model_of_the_hub(cfg, monkeypatch):
+    asked = []
+
+    def download(name, revision, allow_patterns):
+        asked.append((name, revision))
+        raise OSError("no such repository")
+
+    monkeypatch.setattr(models, "snapshot_download", download)
+    cfg.grpo.policy = "me/kernels"
+    cfg.model = compose_config("grpo", ["model=hf", "model.name=me/kernels", "model.revision=v2"]).model
+    with pytest.raises(UserError, match="policy me/kernels: .* from the hub: no such repository"):
+        grpo.run(cfg)
+    assert asked == [("me/kernels", "v2")]
 
 
 def test_a_punishment_of_every_length_is_refused(cfg):
