@@ -37,7 +37,7 @@ def test_every_command_has_a_job_script_that_bash_reads(command, tmp_path):
 def test_what_is_asked_for_becomes_options_of_sbatch(tmp_path):
     words = ["nodes=4", "launcher.executors=2", "executor=ray", "launcher.time=12:00:00", "launcher.gpus_per_node=8"]
     more = ["+launcher.options.account=ml", "launcher.setup=['module load cuda']", "launcher.partition=gpu"]
-    lines = render("grpo", tmp_path, *words, *more).splitlines()
+    lines = render("grpo", tmp_path, *words, *more, "grpo.trainer.per_device_train_batch_size=32").splitlines()
     options = {line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")}
     assert options >= {"--nodes=6", "--time=12:00:00", "--gpus-per-node=8", "--account=ml", "--partition=gpu"}
     assert options >= {"--requeue", "--signal=USR1@120", "--exclusive", "--open-mode=append"}

@@ -55,8 +55,15 @@ def serve_command(
     """
     config = AutoConfig.from_pretrained(policy, trust_remote_code=settings.trust_remote_code)
     tensor, data = split_gpus(config, num_gpus)
-    chosen = {"port": port, "tensor-parallel-size": tensor, "data-parallel-size": data, "dtype": settings.dtype}
-    chosen |= {**AS_TRL_NEEDS, **({"trust-remote-code": True} if settings.trust_remote_code else {}), **options}
+    chosen: dict[str, object] = {
+        "port": port,
+        "tensor-parallel-size": tensor,
+        "data-parallel-size": data,
+        "dtype": settings.dtype,
+        **({"trust-remote-code": True} if settings.trust_remote_code else {}),
+        **AS_TRL_NEEDS,
+        **options,
+    }
     words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in chosen.items()]
     return ["-m", "vllm.entrypoints.cli.main", "serve", str(policy), *words]
 
