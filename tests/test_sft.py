@@ -4,12 +4,13 @@ import json
 import shutil
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerState
 from trl import GRPOConfig, SFTConfig, SFTTrainer
 
 from curated import training_config, write_data
@@ -25,6 +26,7 @@ from kernelrl.sft.template import fit_template
 from kernelrl.stage_folder import read_log
 from kernelrl.training import checkpoints
 from kernelrl.training.checkpoints import last_checkpoint, save_final, seal
+from kernelrl.training.finite import FiniteCallback
 
 
 @pytest.fixture
@@ -131,6 +133,14 @@ def test_a_gradient_that_is_no_number_stops_the_run_too(cfg):
         trainer.train()
 
 
+def test_an_overflow_of_float16_leaves_a_step_out_and_stops_nothing(tmp_path):
+    model = torch.nn.Linear(2, 2)
+    model.weight.grad = torch.full((2, 2), float("inf"))
+    state, control = TrainerState(), TrainerControl()
+    FiniteCallback(tmp_path).on_pre_optimizer_step(SimpleNamespace(fp16=True), state, control, model=model)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_large_file_is_sealed_by_samples(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "LARGE", 1000)
     monkeypatch.setattr(checkpoints, "SAMPLE", 16)
@@ -217,6 +227,9 @@ def test_the_disk_is_asked_for_what_the_trainer_will_write(tmp_path, monkeypatch
     model.weight.ds_numel, model.weight.data = 100, torch.empty(0)
     checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
     assert asked.pop() == 3 * (400 + 800) + 400
+    for stage, weights in ((3, 400), (2, 2 * 400)):  # DeepSpeed's own float32 weights are saved too
+        checkpoints.require_disk_for_checkpoints(tmp_path, model, 2, zero_stage=stage)
+        assert asked.pop() == 3 * (weights + 1200) + 400
     config = Qwen3Config(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, head_dim=16)
     model = get_peft_model(Qwen3ForCausalLM(config), LoraConfig(r=1, target_modules=["q_proj"]))
     checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
