@@ -46,6 +46,12 @@ def test_its_evaluation_has_room_for_answers_beside_the_weights(recipe):
         assert room > 8 * token * share * settings.max_new_tokens and policy.temperature == settings.temperature
 
 
+@pytest.mark.parametrize("recipe", ["qwen3_8b_full", "qwen2_5_coder_32b"])
+def test_a_job_is_told_of_its_end_in_time_for_a_step_of_a_large_model(recipe):
+    """64 completions of 16,384 tokens, and a checkpoint of a hundred GB: else the steps since the last one are lost."""
+    assert compose_config("grpo", [f"recipe={recipe}"]).launcher.grace_s >= 1200
+
+
 def test_weights_gradients_and_moments_are_those_of_the_parameters():
     cfg = compose_config("sft")
     number = memory.num_parameters(memory.read_config(cfg.model))

@@ -34,6 +34,8 @@ def fit_template(
         UserError: the template writes a prompt otherwise when its answer follows, leaves the reasoning out of the
             answer, or ends no answer by one of the ends.
     """
+    if not rows:
+        return rows
     row = next((row for row in rows if _reasoning(row)), rows[0])
     prompt = render(tokenizer, row["prompt"], settings.chat_template_kwargs)
     if not _is_kept(row, prompt, tokenizer, settings):
