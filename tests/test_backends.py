@@ -275,3 +275,11 @@ def test_what_cannot_be_opened_is_one_line(folder, changes, message):
 def test_a_backend_that_is_not_installed_says_how_to_get_it(folder):
     with pytest.raises(UserError, match=r"policy.backend=vllm: .*; pip install 'kernelrl\[vllm\]'"):
         open_policy(defaults("vllm") | {"model": str(folder)})
+
+
+def test_a_policy_without_a_token_to_pad_with_is_sampled_in_batches(folder, tmp_path):
+    """Llama's tokenizers have none."""
+    model, tokenizer = load_policy(folder)
+    tokenizer.pad_token = None
+    save_policy(model, tokenizer, tmp_path / "policy")
+    assert [answer.failure for answer in local(tmp_path / "policy").sample(ASKED, [0, 1, 2])] == [None] * 3

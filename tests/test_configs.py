@@ -60,6 +60,7 @@ def test_the_executor_config_shows_every_setting_with_its_default():
         ("~modl", "unknown override 'modl'; did you mean 'model'?"),
         ("seed=abc", "seed=abc is not a number; its default is 0"),
         ("executor.timing=x", "executor.timing=x is not true or false; its default is True"),
+        ("model.name=Qwen/Qwen3-8B", "unknown override 'model.name'; a setting of model=hf: add that"),
         ("bogus=1", "unknown override 'bogus'; choose one of "),
     ],
 )

@@ -15,12 +15,13 @@ from curated import training_config
 from kernelrl.configs import compose_config, to_dict
 from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.grpo.adjusting import Adjust, adjusted
+from kernelrl.grpo.figures import broken_rules
 from kernelrl.grpo.group_choice import GroupChoice, GroupSettings, silent_groups
 from kernelrl.grpo.replay_buffer import ReplaySettings
 from kernelrl.grpo.reward_function import SharedRewardFunction
 from kernelrl.grpo.turns_trainer import TurnsGRPOTrainer
 from kernelrl.policies import models
-from kernelrl.verdict import Verdict
+from kernelrl.verdict import Verdict, Violation
 
 SIZE = 4
 """Rows of a group; a batch has two groups."""
@@ -243,6 +244,34 @@ def test_a_steps_time_of_generation_is_that_of_all_its_batches(trainer, made):
     score(trainer, made[1], *[[0.0] * 8] * 3)
     each = trainer._metrics["train"]["generate_seconds"]
     assert len(each) == 3 and trainer._scored_s == pytest.approx(sum(each)), "rewards took no time here"
+
+
+def test_a_rule_that_nobody_broke_in_a_batch_counts_as_zero(trainer):
+    """Five completions a batch, logged every three batches: the second breaks a rule once, the fifth three times."""
+    whole, broken = (verdict_of(rule) for rule in (None, "library_call"))
+    trainer._metrics["train"].clear()
+    means = []
+    for interval in ((0, 1, 0), (0, 3, 0), (0, 0, 0)):
+        for num in interval:
+            verdicts = [broken] * num + [whole] * (5 - num)
+            for name, value in {"legal": 1 - num / 5, **broken_rules(verdicts)}.items():
+                trainer.log_figure(name, value)  # as TRL does: one value of a batch
+        logged: dict[str, float] = {}
+        trainer.log(logged)
+        means.append({name: value for name, value in logged.items() if name.startswith("broke/")})
+    assert means == [{"broke/library_call": pytest.approx(share)} for share in (1 / 15, 3 / 15, 0)]
+
+
+def verdict_of(rule):
+    return Verdict(
+        task_id="relu2",
+        candidate="c",
+        status="illegal" if rule else "correct",
+        stage="ran" if rule else "correct",
+        dialect="cpp",
+        device="cpu",
+        violations=(Violation(rule=rule, evidence="x"),) if rule else (),
+    )
 
 
 def test_dynamic_sampling_gives_up_after_so_many_batches(trainer, made):

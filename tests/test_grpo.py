@@ -3,7 +3,6 @@
 import json
 import math
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 import torch
@@ -14,9 +13,9 @@ from conftest import KERNELS, REFERENCE
 from curated import training_config, write_data
 from kernelrl import grpo, sft
 from kernelrl.candidate import Completion
-from kernelrl.configs import config_dir
+from kernelrl.configs import compose_config, config_dir
 from kernelrl.errors import UserError
-from kernelrl.grpo.figures import BrokenRules, group_figures
+from kernelrl.grpo.figures import group_figures
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
 from kernelrl.grpo.reward_function import RewardFunction
 from kernelrl.grpo.trainer import lower_bound
@@ -27,7 +26,7 @@ from kernelrl.rewards import make_reward
 from kernelrl.stage_folder import read_log
 from kernelrl.task import Task
 from kernelrl.training.hacking import alarms
-from kernelrl.verdict import Speedup, Verdict, Violation
+from kernelrl.verdict import Speedup, Verdict
 
 TASK = Task(id="relu2", source=REFERENCE)
 REWARD = {"name": "plain", "terms": {"correct": {"gates": ["rule"]}}}
@@ -63,29 +62,6 @@ def test_every_completion_gets_a_reward_and_a_record(tmp_path, executor_cache, k
     assert 0.3 < metrics["similarity"] < 1 and metrics["duplicates"] == 0
     assert metrics["lone_groups"] == metrics["silent_groups"] == metrics["retested"] == 0
     assert metrics["broke/no_kernel"] == 0.4 and metrics["broke/library_call"] == 0.2 and metrics["coverage"] > 0.5
-
-
-def test_a_rule_that_nobody_broke_in_a_batch_counts_as_zero(tmp_path):
-    """Five completions a batch, logged every three batches: the second breaks a rule once, the fourth twice."""
-    whole, broken = (verdict_of(rule) for rule in (None, "library_call"))
-    report, reported = BrokenRules(), [[], []]
-    for step, num in enumerate((0, 1, 0, 2, 0, 0)):
-        reported[step // 3] += report([broken] * num + [whole] * (5 - num), interval=step // 3)
-    means = [fmean(share for _, share in interval) for interval in reported]
-    assert means == pytest.approx([1 / 15, 2 / 15])
-    assert {name for interval in reported for name, _ in interval} == {"broke/library_call"}
-
-
-def verdict_of(rule):
-    return Verdict(
-        task_id="relu2",
-        candidate="c",
-        status="illegal" if rule else "correct",
-        stage="ran" if rule else "correct",
-        dialect="cpp",
-        device="cpu",
-        violations=(Violation(rule=rule, evidence="x"),) if rule else (),
-    )
 
 
 @pytest.mark.slow
@@ -350,6 +326,21 @@ def test_what_is_missing_is_one_line(tmp_path):
     write_data(cfg)
     with pytest.raises(UserError, match=r"no model there; run the stage that writes it"):
         grpo.run(cfg)
+
+
+def test_it_may_start_from_a_model_of_the_hub(cfg, monkeypatch):
+    asked = []
+
+    def download(name, revision, allow_patterns):
+        asked.append((name, revision))
+        raise OSError("no such repository")
+
+    monkeypatch.setattr(models, "snapshot_download", download)
+    cfg.grpo.policy = "me/kernels"
+    cfg.model = compose_config("grpo", ["model=hf", "model.name=me/kernels", "model.revision=v2"]).model
+    with pytest.raises(UserError, match="policy me/kernels: .* from the hub: no such repository"):
+        grpo.run(cfg)
+    assert asked == [("me/kernels", "v2")]
 
 
 def test_a_punishment_of_every_length_is_refused(cfg):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from transformers import Qwen3Config
 
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
+from kernelrl.policies import models
 from kernelrl.runs.launch import agent, generator, run_stage, slurm
 from kernelrl.runs.stages import STAGES, Stage
 
@@ -34,7 +37,7 @@ def test_every_command_has_a_job_script_that_bash_reads(command, tmp_path):
 def test_what_is_asked_for_becomes_options_of_sbatch(tmp_path):
     words = ["nodes=4", "launcher.executors=2", "executor=ray", "launcher.time=12:00:00", "launcher.gpus_per_node=8"]
     more = ["+launcher.options.account=ml", "launcher.setup=['module load cuda']", "launcher.partition=gpu"]
-    lines = render("grpo", tmp_path, *words, *more).splitlines()
+    lines = render("grpo", tmp_path, *words, *more, "grpo.trainer.per_device_train_batch_size=32").splitlines()
     options = {line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")}
     assert options >= {"--nodes=6", "--time=12:00:00", "--gpus-per-node=8", "--account=ml", "--partition=gpu"}
     assert options >= {"--requeue", "--signal=USR1@120", "--exclusive", "--open-mode=append"}
@@ -114,3 +117,17 @@ def test_options_of_the_server_are_passed_through(tmp_path):
     assert words[2:4] == ["serve", str(tmp_path)]
     wanted = ["--port=40001", "--tensor-parallel-size=4", "--data-parallel-size=2", "--max-model-len=16384"]
     assert {*wanted, "--enforce-eager"} <= set(words)
+
+
+def test_the_server_loads_a_model_of_the_hub_as_its_settings_say(tmp_path, monkeypatch):
+    model = tmp_path / "model"
+    Qwen3Config(num_attention_heads=4, num_key_value_heads=4).save_pretrained(model)
+    words = ["model=hf", "model.name=me/kernels", "model.trust_remote_code=true", "model.dtype=bfloat16"]
+    cfg = compose_config("grpo", [*words, "grpo.policy=me/kernels", "launcher=slurm", f"output_dir={tmp_path}"])
+    OmegaConf.save(cfg, tmp_path / "config.yaml", resolve=True)
+    monkeypatch.setattr(models, "snapshot_download", lambda name, revision, allow_patterns: str(model))
+    started = []
+    monkeypatch.setattr(os, "execve", lambda file, words, environment: started.append(words))
+    generator.main(tmp_path / "config.yaml", 40001)
+    (words,) = started
+    assert words[3:5] == ["serve", str(model)] and {"--trust-remote-code", "--dtype=bfloat16"} <= set(words)

@@ -1,6 +1,7 @@
 """The pipeline: what it checks before long work, and the whole of it at toy scale, killed and resumed."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,7 +11,9 @@ import pytest
 
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
+from kernelrl.policies import models
 from kernelrl.records import Ledger
+from kernelrl.runs import preflight
 from kernelrl.runs.preflight import require_all
 from kernelrl.runs.stages import PIPELINE
 from kernelrl.stage_folder import open_stage
@@ -39,6 +42,41 @@ def test_what_cannot_work_is_one_line_before_anything_is_written(tmp_path, overr
         require_all(config(tmp_path / "out", *overrides), PIPELINE)
     assert message in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["+grpo.trainer.use_vllm=true"], "grpo.trainer.use_vllm: vllm is not installed; pip install 'kernelrl[vllm]'"),
+        (["eval.backend=vllm"], "eval.backend=vllm: vllm is not installed"),
+        (["parallel=zero3", "launcher.processes=2"], "parallel=zero2 or zero3: deepspeed is not installed"),
+        (["launcher.processes=5"], "cannot be shared out among 5 ranks"),
+        (["model.quantization=4bit"], "model.quantization=4bit: quantized weights are not trained"),
+    ],
+)
+def test_what_would_be_missing_after_hours_is_said_first(tmp_path, overrides, message, monkeypatch):
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=re.escape(message)):
+        require_all(config(tmp_path, *overrides), PIPELINE)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["recipe=demo", "model=smollm2"],
+            "sft.trainer.learning_rate=0.003, grpo.trainer.learning_rate=0.02, grpo.trainer.max_completion_length=160: "
+            "these suit the tiny model and not gguf; recipes of pretrained models: qwen3_8b_lora",
+        ),
+        (["recipe=demo"], None),
+        (["recipe=qwen3_8b_lora", "model=smollm2", "grpo.trainer.use_vllm=false", "eval.backend=transformers"], None),
+    ],
+)
+def test_a_pretrained_model_with_what_the_tiny_one_needs_is_warned_of(tmp_path, overrides, said, monkeypatch, caplog):
+    monkeypatch.setattr(models, "check_base", lambda cfg: None)
+    bf16 = ["sft.trainer.bf16=false", "grpo.trainer.bf16=false"]
+    require_all(config(tmp_path, *overrides, *bf16), PIPELINE)
+    assert caplog.text == "" if said is None else said in caplog.text
 
 
 def test_no_compiler(tmp_path, monkeypatch):

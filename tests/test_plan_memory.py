@@ -11,6 +11,7 @@ from kernelrl.commands.plan import main
 from kernelrl.commands.plan_memory import plan
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
+from kernelrl.eval.settings import policy_settings, read_settings
 from kernelrl.training import memory
 
 RECIPES = {"qwen3_8b_lora": (8, 8.19e9), "qwen3_8b_full": (16, 8.19e9), "qwen2_5_coder_32b": (64, 32.8e9)}
@@ -30,6 +31,25 @@ def test_every_recipe_of_a_large_model_fits_the_gpus_it_is_for(recipe, capsys):
     assert found["devices"] == devices and found["model"]["parameters"] == pytest.approx(parameters, rel=0.01)
     assert all(10 < stage["peak"] / 1e9 < 72 for stage in found["stages"].values())
     assert found["executors"]["completions"] in (64, 128)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_its_evaluation_has_room_for_answers_beside_the_weights(recipe):
+    """On the GPUs that it is for, of which vLLM takes nine tenths."""
+    cfg, parameters = compose_config("eval", [f"recipe={recipe}"]), RECIPES[recipe][1]
+    settings, token = read_settings(cfg.eval), memory.kv_bytes(memory.read_config(cfg.model), 2)
+    assert list(settings.policies) == ["base", "sft", "grpo"]
+    for name in settings.policies:
+        policy = policy_settings(settings, name)
+        share = 1 / policy.engine.get("tensor_parallel_size", 1)
+        room = 0.9 * 80e9 - 2 * parameters * share
+        assert room > 8 * token * share * settings.max_new_tokens and policy.temperature == settings.temperature
+
+
+@pytest.mark.parametrize("recipe", ["qwen3_8b_full", "qwen2_5_coder_32b"])
+def test_a_job_is_told_of_its_end_in_time_for_a_step_of_a_large_model(recipe):
+    """64 completions of 16,384 tokens, and a checkpoint of a hundred GB: else the steps since the last one are lost."""
+    assert compose_config("grpo", [f"recipe={recipe}"]).launcher.grace_s >= 1200
 
 
 def test_weights_gradients_and_moments_are_those_of_the_parameters():

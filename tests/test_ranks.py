@@ -61,6 +61,16 @@ def test_where_a_node_generates_the_trainer_asks_its_server(monkeypatch):
     assert "use_vllm" not in trainer_fields("sft", cfg.sft.trainer, cfg.parallel)
 
 
+def test_ranks_wait_for_a_slow_reward_under_deepspeed_too(monkeypatch):
+    """It opens the process group before the trainer's arguments could, and would give up after ten minutes."""
+    asked = []
+    monkeypatch.setattr("deepspeed.init_distributed", lambda backend, timeout: asked.append(timeout.total_seconds()))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    cfg = configs.compose_config("grpo", ["parallel=zero3", "parallel.trainer.ddp_timeout=9000"])
+    assert trainer_fields("grpo", cfg.grpo.trainer, cfg.parallel)["ddp_timeout"] == 9000
+    assert asked == [9000]
+
+
 def test_nodes_need_a_launcher():
     cfg = configs.compose_config("sft", ["nodes=2"])
     with pytest.raises(UserError, match="nodes=2: launcher=local is this machine alone; add launcher=slurm"):

@@ -2,24 +2,31 @@
 
 import json
 import shutil
+from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM, TrainerControl, TrainerState
 from trl import GRPOConfig, SFTConfig, SFTTrainer
 
 from curated import training_config, write_data
 from kernelrl import sft
+from kernelrl.candidate import Completion
 from kernelrl.configs import compose_config
 from kernelrl.data.tables import read_table
 from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.policies import models
+from kernelrl.policies.backends import defaults, open_policy
+from kernelrl.policies.settings import ModelSettings
+from kernelrl.sft.template import fit_template
 from kernelrl.stage_folder import read_log
 from kernelrl.training import checkpoints
 from kernelrl.training.checkpoints import last_checkpoint, save_final, seal
+from kernelrl.training.finite import FiniteCallback
 
 
 @pytest.fixture
@@ -126,6 +133,14 @@ def test_a_gradient_that_is_no_number_stops_the_run_too(cfg):
         trainer.train()
 
 
+def test_an_overflow_of_float16_leaves_a_step_out_and_stops_nothing(tmp_path):
+    model = torch.nn.Linear(2, 2)
+    model.weight.grad = torch.full((2, 2), float("inf"))
+    state, control = TrainerState(), TrainerControl()
+    FiniteCallback(tmp_path).on_pre_optimizer_step(SimpleNamespace(fp16=True), state, control, model=model)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_large_file_is_sealed_by_samples(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "LARGE", 1000)
     monkeypatch.setattr(checkpoints, "SAMPLE", 16)
@@ -212,6 +227,9 @@ def test_the_disk_is_asked_for_what_the_trainer_will_write(tmp_path, monkeypatch
     model.weight.ds_numel, model.weight.data = 100, torch.empty(0)
     checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
     assert asked.pop() == 3 * (400 + 800) + 400
+    for stage, weights in ((3, 400), (2, 2 * 400)):  # DeepSpeed's own float32 weights are saved too
+        checkpoints.require_disk_for_checkpoints(tmp_path, model, 2, zero_stage=stage)
+        assert asked.pop() == 3 * (weights + 1200) + 400
     config = Qwen3Config(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, head_dim=16)
     model = get_peft_model(Qwen3ForCausalLM(config), LoraConfig(r=1, target_modules=["q_proj"]))
     checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
@@ -271,3 +289,60 @@ def test_it_watches_the_loss_on_held_out_triples_when_asked_to(cfg):
     cfg.sft.trainer = {**cfg.sft.trainer, "eval_strategy": "steps", "eval_steps": 3, "per_device_eval_batch_size": 4}
     entries = read_log(sft.run(cfg) / "log.jsonl")
     assert [entry["step"] for entry in entries if "eval_loss" in entry] == [3, 6]
+
+
+@pytest.mark.parametrize(
+    ("template", "options", "message"),
+    [
+        ("qwen3", {}, None),
+        ("qwen3_instruct_2507", {}, None),
+        ("qwen2_5", {"enable_thinking": False}, None),
+        ("deepseek_r1_distill", {}, r"ends a prompt by .*<think>\\n', and an example's answer does not follow there"),
+        ("glm4moe", {}, r"ends an answer by '', which ends no generation .*chat_template_path=FILE.jinja"),
+        ("phi3", {}, r"ends an answer by '<\|end\|>', .* never stop; .*\"\+sft.trainer.eos_token='<\|end\|>'\""),
+    ],
+)
+def test_what_is_learnt_is_what_the_chat_template_asks_for(template, options, message, rows, tokenizer):
+    """By the templates of models that are there, as TRL ships them."""
+    tokenizer.chat_template = (files("trl") / "chat_templates" / f"{template}.jinja").read_text()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_end|>"]})
+    ends, settings = {tokenizer.convert_tokens_to_ids("<|im_end|>")}, ModelSettings(chat_template_kwargs=options)
+    if message is None:
+        assert fit_template(rows, tokenizer, settings, ends) == rows
+    else:
+        with pytest.raises(UserError, match=message):
+            fit_template(rows, tokenizer, settings, ends)
+
+
+def test_with_thinking_off_the_answer_alone_is_learnt(rows, tokenizer, caplog):
+    tokenizer.chat_template = (files("trl") / "chat_templates" / "qwen3.jinja").read_text()
+    settings = ModelSettings(chat_template_kwargs={"enable_thinking": False})
+    ends = set(tokenizer("<|im_end|>")["input_ids"])
+    learnt = fit_template(rows, tokenizer, settings, ends)
+    assert "examples are learnt without theirs" in caplog.text
+    for row, before in zip(learnt, rows, strict=True):
+        text, whole = row["completion"][0]["content"], Completion.parse(before["completion"][0]["content"])
+        assert (
+            whole.reasoning and Completion.parse(text).reasoning == "" and Completion.parse(text).source == whole.source
+        )
+
+
+@pytest.fixture
+def rows(cfg):
+    return read_table(Path(cfg.curate.folder) / "sft_train.parquet", ["prompt", "completion"])[:4]
+
+
+@pytest.fixture
+def tokenizer(rows):
+    return models.train_tokenizer([message["content"] for row in rows for message in row["completion"]], 400, 100)
+
+
+def test_a_token_that_sft_made_an_end_ends_a_completion(cfg, tmp_path):
+    """An adapter's `generation_config` is the base's: the tokenizer knows the new end."""
+    rows = read_table(Path(cfg.curate.folder) / "sft_train.parquet", ["prompt", "completion"])
+    model, tokenizer = models.make_base(cfg.model, [message["content"] for message in rows[0]["completion"]], seed=0)
+    model.generation_config.eos_token_id = tokenizer.pad_token_id
+    models.save_policy(model, tokenizer, tmp_path / "policy")
+    opened = open_policy(defaults("transformers") | {"model": str(tmp_path / "policy")})
+    assert opened._end([5, tokenizer.eos_token_id, 7]) == (2, "stop")
+    assert opened._generation.eos_token_id == sorted([tokenizer.pad_token_id, tokenizer.eos_token_id])

@@ -80,6 +80,8 @@ def explain(error: Exception, command: str) -> UserError:
         return UserError(f"no option {option!r} in config group {group!r}{_close_match(option, _options(group))}")
     if unknown := re.search(r"Could not (?:override|delete(?: from config\.)?) '([^'\s]+)", text):
         name = unknown.group(1)
+        if owners := _owners(name, command):
+            return UserError(f"unknown override {name!r}; a setting of {' and of '.join(owners)}: add that")
         return UserError(f"unknown override {name!r}{_close_match(name, [*_defaults(command), *_groups()])}")
     first, *rest = (line.strip() for line in text.splitlines() if line.strip())
     cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
@@ -200,6 +202,15 @@ def _load(group: str, option: str) -> list[str]:
 def _options(group: str) -> list[str]:
     names = {path.stem for path in (config_dir() / group).glob("*.yaml")}
     return sorted(names - {COMMON})
+
+
+def _owners(name: str, command: str) -> list[str]:
+    """The options, none of which is chosen, that have a setting of that name (`model.name`: `model=hf`)."""
+    group, _, key = name.partition(".")
+    key = key.partition(".")[0]
+    if group not in _groups() or not key or f"{group}.{key}" in _defaults(command):
+        return []
+    return [f"{group}={option}" for option in _options(group) if key in _load(group, option)]
 
 
 def _close_match(name: str, known: Sequence[str]) -> str:

@@ -75,7 +75,8 @@ def run(cfg: DictConfig) -> Path:
     tasks_file = Path(cfg.grpo.data) / TASKS_TRAIN
     rows = read_table(tasks_file, COLUMNS if cfg.get("curriculum") is None else [*COLUMNS, *CURRICULUM_COLUMNS])
     heldout = _read_validation(cfg)
-    policy_folder = models.check_policy(cfg.grpo.policy)
+    revision = cfg.model.get("revision") if cfg.grpo.policy == cfg.model.get("name") else None
+    policy_folder = models.find_policy(cfg.grpo.policy, revision)
     reward = make_reward(cfg.reward)
     references = read_references(Path(cfg.grpo.references), needed="similarity" in reward.measures)
     adapter = models.make_adapter(cfg.grpo.peft)
@@ -144,6 +145,7 @@ def run(cfg: DictConfig) -> Path:
             output_dir=str(stage.path / CHECKPOINTS),
             seed=cfg.seed,
             chat_template_kwargs=model_settings.chat_template_kwargs,
+            trust_remote_code=model_settings.trust_remote_code,
             reward_weights=[1.0, reward.plan.weight] if reward.plan else None,
         )
         groups.check(arguments)

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import TrainerState
 
 from kernelrl.grpo.adjusting import Adjusted, adjusted, adjustment_figures
-from kernelrl.grpo.figures import batch_figures, group_figures
+from kernelrl.grpo.figures import batch_figures, broken_rules, group_figures
 from kernelrl.grpo.returns import discounted
 from kernelrl.grpo.reward_function import RewardFunction
 from kernelrl.grpo.rollout import Rollout, parents_of
@@ -72,8 +72,8 @@ class AttemptRewardFunction(RewardFunction):
         figures |= adjustment_figures(changed)
         for turn in sorted(set(filled)):
             figures[f"correct/turn{turn}"] = fmean(ok for ok, each in zip(right, turns, strict=True) if each == turn)
-        broken = self._broken(verdicts, interval=step // max(trainer_state.logging_steps, 1))
-        for name, value in (*figures.items(), *broken):
+        figures |= broken_rules(verdicts)
+        for name, value in figures.items():
             log_metric(name, value)
         self.plans = [None] * len(rows)
         self.solved, self.turns = right, [turn or 0 for turn in turns]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from kernelrl.candidate import Completion
@@ -14,6 +14,9 @@ TINY = 1.05
 """A speedup below this is one that noise may feign."""
 NEARLY_SILENT = 0.05
 """A group whose rewards span less than this teaches next to nothing, where being right earns about 1."""
+
+BROKE = "broke/"
+"""Before the name of a rule."""
 
 
 def batch_figures(verdicts: Sequence[Verdict], scores: Sequence[Score]) -> dict[str, float]:
@@ -70,34 +73,11 @@ def duplicates(ids: Sequence[str], completions: Sequence[Completion]) -> dict[st
     return {"duplicates": 1 - len(set(kernels)) / len(kernels)} if kernels else {}
 
 
-class BrokenRules:
-    """Share of completions that broke each rule, batch by batch.
+def broken_rules(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """Share of completions that broke each rule (`broke/RULE`), of the rules that somebody broke.
 
-    The trainer logs the mean of what was reported since it logged last, so a rule that nobody broke has to be reported
-    as 0, or its share is too high. A rule is reported from the first batch on in which somebody broke it, with a 0 for
-    each earlier batch of the same logging interval.
+    The trainer counts a rule that is not named as 0, see `KernelGRPOTrainer.log`.
     """
-
-    def __init__(self) -> None:
-        self._rules: set[str] = set()
-        self._interval = -1
-        self._earlier = 0
-
-    def __call__(self, verdicts: Sequence[Verdict], interval: int) -> Iterator[tuple[str, float]]:
-        """What to report of a batch: (`broke/RULE`, share) pairs.
-
-        Args:
-            interval: number of the logging interval.
-        """
-        known = [verdict for verdict in verdicts if verdict.status != "infrastructure"]
-        if not known:
-            return
-        if interval != self._interval:
-            self._interval, self._earlier = interval, 0
-        broken = [{violation.rule for violation in verdict.violations} for verdict in known]
-        for rule in sorted(self._rules.union(*broken)):
-            if rule not in self._rules:
-                yield from [(f"broke/{rule}", 0.0)] * self._earlier
-            yield f"broke/{rule}", fmean(rule in rules for rules in broken)
-        self._rules.update(*broken)
-        self._earlier += 1
+    known = [verdict for verdict in verdicts if verdict.status != "infrastructure"]
+    broken = [{violation.rule for violation in verdict.violations} for verdict in known]
+    return {f"{BROKE}{rule}": fmean(rule in rules for rules in broken) for rule in sorted(set().union(*broken))}

@@ -18,7 +18,7 @@ from kernelrl.executor.judging.retest import contradicts
 from kernelrl.grpo.adjusting import Adjust, adjusted, adjustment_figures
 from kernelrl.grpo.ahead import JudgedAhead
 from kernelrl.grpo.curriculum import Curriculum
-from kernelrl.grpo.figures import BrokenRules, batch_figures, duplicates, group_figures
+from kernelrl.grpo.figures import batch_figures, broken_rules, duplicates, group_figures
 from kernelrl.policies.prompts import PLAIN, Message, Reasoning, to_text
 from kernelrl.policies.verifier import Verifier
 from kernelrl.records import Ledger, Record
@@ -75,7 +75,6 @@ class RewardFunction:
         self.validated: list[tuple[str, float]] | None = None
         """Of a validation that is under way, task id and reward of each completion that has one; None: training."""
         self._validation = Ledger(ledger.folder.parent / "validation" / ledger.folder.name)
-        self._broken = BrokenRules()
         self._step = -1
         self._num_records = 0
         """Records of that step so far: one step may generate more than once."""
@@ -96,7 +95,7 @@ class RewardFunction:
             prompts, completions: conversations, one per completion.
             completion_ids: tokens of each completion.
             task: JSON of each completion's task (a column of the data set).
-            trainer_state: its `global_step` is the policy step, of `max_steps`; it logs every `logging_steps`.
+            trainer_state: its `global_step` is the policy step, of `max_steps`.
             log_metric: adds a figure to the trainer's log.
         """
         parsed = [Completion.parse(self._restore(messages[-1])) for messages in completions]
@@ -151,9 +150,8 @@ class RewardFunction:
         figures |= adjustment_figures(changed)
         self.solved = [verdict.correct for verdict in verdicts]
         if self.validated is None:
-            figures |= duplicates(ids, parsed) | self._observe(step, ids, verdicts)
-        broken = self._broken(verdicts, interval=step // max(trainer_state.logging_steps, 1))
-        for name, value in (*figures.items(), *(broken if self.validated is None else ())):
+            figures |= duplicates(ids, parsed) | self._observe(step, ids, verdicts) | broken_rules(verdicts)
+        for name, value in figures.items():
             log_metric(name, value)
         self.plans = [None if score.total is None else score.plan for score in scores]
         self.turns = [0] * len(prompts)

@@ -15,6 +15,7 @@ from trl import GRPOTrainer
 
 from kernelrl.grpo.ahead import handing_over
 from kernelrl.grpo.attempt_rewards import AttemptRewardFunction
+from kernelrl.grpo.figures import BROKE
 from kernelrl.grpo.group_choice import GroupChoice
 from kernelrl.grpo.reward_function import SharedRewardFunction
 from kernelrl.stats import ratio_interval
@@ -39,6 +40,8 @@ class KernelGRPOTrainer(GRPOTrainer):
     _scored_s = 0.0
     """Of generating and scoring all batches of this step so far: with `groups.resample` there are several."""
     _trained_s = 0.0
+    _rules: frozenset[str] = frozenset()
+    """Names of the shares of the rules that somebody has broken so far."""
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Tensor]:
         assert self.model is not None
@@ -104,6 +107,15 @@ class KernelGRPOTrainer(GRPOTrainer):
             self._metrics["train"]["train_seconds"].append(self._trained_s)
             self._trained_s = 0.0
         return loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log means over the batches since the last time; in a batch where nobody broke a rule, its share is 0."""
+        metrics = self._metrics["train"]
+        self._rules |= {name for name in metrics if name.startswith(BROKE)}
+        num_batches = len(metrics.get("legal", ()))  # whose verdicts are known
+        for name in self._rules if num_batches else ():
+            metrics[name] += [0.0] * (num_batches - len(metrics[name]))
+        super().log(logs, start_time)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         with self.shared.validation() as rewards:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
@@ -248,6 +249,11 @@ def check_policy(folder: str | Path) -> Path:
     return folder
 
 
+def is_hub_id(policy: str | Path) -> bool:
+    """Whether a policy that is no folder here may be one of the hub."""
+    return not Path(policy).expanduser().exists() and _HUB_ID.fullmatch(str(policy)) is not None
+
+
 def find_policy(policy: str | Path, revision: str | None = None) -> Path:
     """The folder of a policy; that of a hub id is downloaded, where the hub's cache does not have it.
 
@@ -258,9 +264,8 @@ def find_policy(policy: str | Path, revision: str | None = None) -> Path:
     Raises:
         UserError: there is no model.
     """
-    folder = Path(policy).expanduser()
-    if folder.exists() or not _HUB_ID.fullmatch(str(policy)):
-        return check_policy(folder)
+    if not is_hub_id(policy):
+        return check_policy(policy)
     try:
         found = Path(snapshot_download(str(policy), revision=revision, allow_patterns=list(WANTED)))
     except (OSError, ValueError, HfHubHTTPError) as error:
@@ -293,10 +298,19 @@ def load_policy(
         options["quantization_config"] = quantization(settings)
     folder = find_policy(folder, revision).resolve()  # an adapter names its base by the path that it was loaded from
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
     if is_adapter(folder):
         model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype, **options)
         return model.merge_and_unload(), tokenizer
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **options), tokenizer
+
+
+def end_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Ids of the tokens that end a completion: those that the model declares, and the tokenizer's."""
+    declared = model.generation_config.eos_token_id
+    ids = {declared} if isinstance(declared, int) else set(declared or ())
+    return ids if tokenizer.eos_token_id is None else ids | {tokenizer.eos_token_id}
 
 
 def check_quantization(settings: ModelSettings, adapter: PeftConfig | None, stage: str) -> None:

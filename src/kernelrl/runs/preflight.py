@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -11,11 +13,14 @@ from kernelrl import dialects
 from kernelrl.configs import read_node, to_dict
 from kernelrl.errors import UserError
 from kernelrl.executor import ExecutorSettings, machine
+from kernelrl.policies.settings import ModelSettings
 from kernelrl.rewards import make_reward
 from kernelrl.stage_folder import SETTINGS, is_done, require_free_disk, require_writable
 
 FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 28, "search": 1 << 28, "report": 1 << 26}
 """Disk that a stage needs at least (in bytes). How large the checkpoints of a model are, its training stage checks."""
+
+log = logging.getLogger(__name__)
 
 
 def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> None:
@@ -51,6 +56,8 @@ def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> No
         from kernelrl.eval.settings import read_settings
 
         read_settings(cfg.eval)
+        if here and cfg.eval.backend == "vllm":
+            _require_package("vllm", "eval.backend=vllm", "vllm")
     if "search" in waiting:
         from kernelrl.search.stage import check_settings
 
@@ -78,24 +85,76 @@ NO_DEVICE = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": None}
 def _require_training(cfg: DictConfig, waiting: Sequence[str], here: bool) -> None:
     from trl import GRPOConfig, SFTConfig
 
-    from kernelrl.policies.models import check_base
-    from kernelrl.training import tracking
+    from kernelrl.policies import models
+    from kernelrl.training import ranks, tracking
 
     tracking.check(cfg.tracker)
-
+    num_ranks = _num_ranks(cfg, here)
+    if here and num_ranks > 1 and "deepspeed" in cfg.parallel.trainer:
+        _require_package("deepspeed", "parallel=zero2 or zero3", "gpu")
+    settings = read_node(ModelSettings, cfg.model, "model")
     for stage, config in (("sft", SFTConfig), ("grpo", GRPOConfig)):
         if stage in waiting:
+            fields = to_dict(cfg[stage].trainer)
             try:
-                fields = to_dict(cfg[stage].trainer) | ({} if here else NO_DEVICE)
-                config(**fields, output_dir=str(cfg[stage].folder), report_to=[])
+                config(**fields | ({} if here else NO_DEVICE), output_dir=str(cfg[stage].folder), report_to=[])
             except (TypeError, ValueError) as error:
                 raise UserError(f"{stage}.trainer: {str(error).splitlines()[0]} (trl.{config.__name__})") from None
+            if num_ranks > 1 and cfg.parallel.batch == "global":
+                ranks.share_batch(stage, fields, num_ranks)
+            if here:
+                models.check_quantization(settings, models.make_adapter(cfg[stage].peft), stage)
+            if here and fields.get("use_vllm"):
+                _require_package("vllm", f"{stage}.trainer.use_vllm", "vllm")
     if "grpo" in waiting and cfg.grpo.asynchronous is not None:
         from kernelrl.grpo import asynchronous
 
         asynchronous.check(cfg, read_node(asynchronous.Asynchronous, cfg.grpo.asynchronous, "grpo.asynchronous"))
     if "sft" in waiting:
-        check_base(cfg.model)
+        models.check_base(cfg.model)
+    if cfg.model.kind != "tiny":
+        _warn_of_tiny(cfg, [stage for stage in ("sft", "grpo") if stage in waiting])
+
+
+HIGH_RATES = {False: 1.0e-4, True: 1.0e-3}
+"""Learning rates above which a pretrained model loses what it knows, of all its weights and of an adapter."""
+SHORT_ANSWER = 1024
+"""Tokens within which a language model hardly writes its reasoning and a kernel."""
+
+
+def _warn_of_tiny(cfg: DictConfig, stages: Sequence[str]) -> None:
+    """Say where a pretrained model is given what the tiny one needs, which starts from random weights."""
+    wrong = []
+    for stage in stages:
+        rate = cfg[stage].trainer.get("learning_rate")
+        if rate is not None and rate > HIGH_RATES[cfg[stage].peft is not None]:
+            wrong.append(f"{stage}.trainer.learning_rate={rate:g}")
+    if "grpo" in stages and cfg.grpo.trainer.get("max_completion_length", SHORT_ANSWER) < SHORT_ANSWER:
+        wrong.append(f"grpo.trainer.max_completion_length={cfg.grpo.trainer.max_completion_length}")
+    if wrong:
+        model = cfg.model.get("name", cfg.model.kind)
+        log.warning(
+            f"{', '.join(wrong)}: these suit the tiny model and not {model}; recipes of pretrained models: "
+            "qwen3_8b_lora, qwen3_8b_full, qwen2_5_coder_32b"
+        )
+
+
+def _num_ranks(cfg: DictConfig, here: bool) -> int:
+    """Ranks that train; where each node has one for each GPU, as many as are known of."""
+    import torch
+
+    each = cfg.launcher.processes or cfg.launcher.get("gpus_per_node") or (torch.cuda.device_count() if here else 1)
+    return int(cfg.nodes * max(1, each))
+
+
+def _require_package(name: str, asked_by: str, extra: str) -> None:
+    """Hours before it is imported.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    if find_spec(name) is None:
+        raise UserError(f"{asked_by}: {name} is not installed; pip install 'kernelrl[{extra}]'")
 
 
 def require_machine(dialect: str, settings: ExecutorSettings, here: bool = True) -> None:

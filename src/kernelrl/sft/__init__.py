@@ -17,6 +17,7 @@ from kernelrl.data.tables import SFT_HELDOUT, SFT_TRAIN, read_table
 from kernelrl.policies import models
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.records import digest
+from kernelrl.sft.template import fit_template
 from kernelrl.stage_folder import LOG, is_main_rank, open_stage, read_log
 from kernelrl.training import ranks, tracking
 from kernelrl.training.checkpoints import (
@@ -91,6 +92,12 @@ def make_trainer(
     # after the arguments: they say how the ranks share it
     settings = read_node(ModelSettings, cfg.model, "model")
     model, tokenizer = models.load_policy(policy, models.training_dtype(adapter), settings, adapter)
+    if arguments.chat_template_path is None:
+        ends = models.end_ids(model, tokenizer)
+        if arguments.eos_token is not None:
+            ends |= set(tokenizer.encode(arguments.eos_token, add_special_tokens=False))
+        rows = fit_template(rows, tokenizer, settings, ends)
+        heldout = None if heldout is None else fit_template(heldout, tokenizer, settings, ends)
     rows = keep_short_conversations(rows, tokenizer, settings, arguments.max_length)
     finite = FiniteCallback(folder)
     trainer = SFTTrainer(

@@ -134,7 +134,8 @@ def prepare(trainer: Trainer, folder: Path) -> None:
         for parameter in model.parameters():
             if parameter.requires_grad:
                 parameter.data = parameter.data.float()
-    require_disk_for_checkpoints(folder, model, trainer.args.save_total_limit)
+    plugin = trainer.accelerator.state.deepspeed_plugin if trainer.is_deepspeed_enabled else None
+    require_disk_for_checkpoints(folder, model, trainer.args.save_total_limit, plugin and plugin.zero_stage)
 
 
 def save_final(trainer: Trainer, start: Path, folder: Path, settings: ModelSettings = DEFAULT) -> None:
@@ -243,15 +244,19 @@ def sample(path: Path) -> str:
     return f"{SAMPLED}{size}:{found.hexdigest()}"
 
 
-def require_disk_for_checkpoints(folder: Path, model: torch.nn.Module, num_checkpoints: int | None) -> None:
+def require_disk_for_checkpoints(
+    folder: Path, model: torch.nn.Module, num_checkpoints: int | None, zero_stage: int | None = None
+) -> None:
     """Check that the disk has room for the checkpoints of a run and one more, which is written before the oldest goes.
 
     A checkpoint is counted as the weights, of an adapter its own, and two float32 moments per trained one; the final
-    policy as a whole model.
+    policy as a whole model. DeepSpeed saves its float32 copy of the trained weights beside the moments, and where they
+    are not shared out, the weights once more for itself.
 
     Args:
         model: as it is trained, with its adapter.
         num_checkpoints: how many are kept; None (all of them) is counted as three.
+        zero_stage: DeepSpeed's; None: it does not train.
 
     Raises:
         UserError: too little space.
@@ -259,7 +264,9 @@ def require_disk_for_checkpoints(folder: Path, model: torch.nn.Module, num_check
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     whole = sum(_numel(parameter) * parameter.element_size() for parameter in model.parameters())
     adapter = sum(_numel(parameter) * parameter.element_size() for parameter in trained)
-    checkpoint = (adapter if is_peft_model(model) else whole) + 2 * 4 * sum(map(_numel, trained))
+    weights = adapter if is_peft_model(model) else whole
+    moments = (2 if zero_stage is None else 3) * 4 * sum(map(_numel, trained))
+    checkpoint = weights * (1 if zero_stage in (None, 3) else 2) + moments
     require_free_disk(folder, checkpoint * ((num_checkpoints or 3) + 1) + whole)
 
 

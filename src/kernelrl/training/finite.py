@@ -20,7 +20,8 @@ class FiniteCallback(TrainerCallback):
     """Looks at every micro-batch's loss and every step's gradient, on each rank at its own.
 
     A bad step that went on would be saved over the last good checkpoint. DeepSpeed keeps gradients to itself: there the
-    loss alone is looked at, which the step after a bad gradient shows.
+    loss alone is looked at, which the step after a bad gradient shows. With float16 too: there gradients overflow now
+    and then, the step is left out, and the loss is scaled down.
 
     Args:
         folder: of the stage; gets `not_finite/stepN-rankR.pt` (what the trainer computed the loss of, by
@@ -50,6 +51,8 @@ class FiniteCallback(TrainerCallback):
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
+        if args.fp16:
+            return
         gradients = [_local(it.grad) for it in kwargs["model"].parameters() if it.grad is not None]
         if gradients:
             norm = torch.stack([it.float() for it in torch._foreach_norm(gradients)]).sum().item()

@@ -10,6 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,7 +93,9 @@ def trainer_fields(stage: str, trainer: DictConfig, parallel: DictConfig) -> dic
     if "deepspeed" in parallel.trainer:
         import deepspeed
 
-        deepspeed.init_distributed(None if torch.accelerator.is_available() else "gloo")  # ZeRO-3 shares what it loads
+        backend = None if torch.accelerator.is_available() else "gloo"
+        timeout = timedelta(seconds=parallel.trainer.ddp_timeout)  # else ten minutes: the trainer's comes too late
+        deepspeed.init_distributed(backend, timeout=timeout)  # ZeRO-3 shares what it loads
     return fields | to_dict(parallel.trainer)
 
 

@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 from kernelrl.policies.backends.base import Backend
 from kernelrl.policies.backends.context import Context, context_length
 from kernelrl.policies.backends.settings import TransformersSettings
-from kernelrl.policies.models import load_policy
+from kernelrl.policies.models import end_ids, load_policy
 from kernelrl.policies.prompts import Message, Reasoning, render
 from kernelrl.policies.protocol import Answer, Finish
 from kernelrl.policies.settings import DEFAULT, ModelSettings
@@ -43,17 +43,17 @@ class Transformers(Backend):
         length = context_length(self._model.config)
         self._context = Context(self._tokenizer, length, settings.max_new_tokens, self._template)
         self._lock = threading.Lock()  # the seed is the process's
+        self._ends = end_ids(self._model, self._tokenizer)
         sampling = {"do_sample": True, "temperature": settings.temperature, "top_p": settings.top_p, "top_k": 0}
         self._generation = GenerationConfig(  # type: ignore[no-untyped-call]
             **(sampling if settings.temperature > 0 else {"do_sample": False}),
             repetition_penalty=1.0,  # what is not said here would be the model's own
             max_new_tokens=settings.max_new_tokens,
+            eos_token_id=sorted(self._ends) or None,
             pad_token_id=self._tokenizer.pad_token_id,
             return_dict_in_generate=True,
             output_scores=settings.log_probabilities,
         )
-        ends = self._model.generation_config.eos_token_id
-        self._ends = {ends} if isinstance(ends, int) else set(ends or ())
 
     def stream(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> Iterator[tuple[int, Answer]]:
         size = self._settings.batch_size

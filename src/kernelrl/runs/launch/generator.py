@@ -14,8 +14,9 @@ from pathlib import Path
 from omegaconf import OmegaConf
 from transformers import AutoConfig, PretrainedConfig
 
-from kernelrl.configs import to_dict
-from kernelrl.policies.models import is_adapter
+from kernelrl.configs import read_node, to_dict
+from kernelrl.policies.models import find_policy, is_adapter, is_hub_id
+from kernelrl.policies.settings import DEFAULT, ModelSettings
 from kernelrl.runs.launch.agent import run_as_task
 
 POLL_S = 1.0
@@ -29,24 +30,40 @@ AS_TRL_NEEDS = {
 def main(config: Path, port: int) -> None:
     """Become the server, once the policy that training starts from is there as a whole model."""
     cfg = OmegaConf.load(config)
-    policy = Path(cfg.grpo.policy)
+    settings = read_node(ModelSettings, cfg.model, "model")
+    policy = Path(cfg.grpo.policy).expanduser()
+    if is_hub_id(policy):
+        policy = find_policy(policy, cfg.model.get("revision") if cfg.grpo.policy == cfg.model.get("name") else None)
     if is_adapter(policy):  # the trainer merges it
         policy = Path(cfg.grpo.folder) / "start"
     while not policy.exists():
         time.sleep(POLL_S)
-    command = serve_command(policy, port, max(1, cfg.launcher.gpus_per_node), to_dict(cfg.launcher.vllm))
+    gpus = max(1, cfg.launcher.gpus_per_node)
+    command = serve_command(policy, port, gpus, to_dict(cfg.launcher.vllm), settings)
     os.execve(sys.executable, [sys.executable, *command], {**os.environ, "VLLM_SERVER_DEV_MODE": "1"})
 
 
-def serve_command(policy: Path, port: int, num_gpus: int, options: Mapping[str, object]) -> list[str]:
+def serve_command(
+    policy: Path, port: int, num_gpus: int, options: Mapping[str, object], settings: ModelSettings = DEFAULT
+) -> list[str]:
     """What Python is asked to run.
 
     Args:
         policy: folder of a whole model.
         options: further ones of `vllm serve`, by their long names; they replace those that are chosen here.
+        settings: how the model is loaded.
     """
-    tensor, data = split_gpus(AutoConfig.from_pretrained(policy), num_gpus)
-    chosen = {"port": port, "tensor-parallel-size": tensor, "data-parallel-size": data, **AS_TRL_NEEDS, **options}
+    config = AutoConfig.from_pretrained(policy, trust_remote_code=settings.trust_remote_code)
+    tensor, data = split_gpus(config, num_gpus)
+    chosen: dict[str, object] = {
+        "port": port,
+        "tensor-parallel-size": tensor,
+        "data-parallel-size": data,
+        "dtype": settings.dtype,
+        **({"trust-remote-code": True} if settings.trust_remote_code else {}),
+        **AS_TRL_NEEDS,
+        **options,
+    }
     words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in chosen.items()]
     return ["-m", "vllm.entrypoints.cli.main", "serve", str(policy), *words]
 
