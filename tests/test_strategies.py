@@ -280,6 +280,16 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(name, run)
     assert again.asked == []
 
 
+def test_a_larger_budget_takes_no_verifiers_opinion_for_a_kernel(run):
+    """A budget of two lets two of four islands write; the verifier is asked next, of whose answers none is a kernel."""
+    coder, verifier = kernels("right"), Scripted(lambda *_: "SCORE: 0.9")
+    chosen = strategy("evolve", islands=4, generations=2, verifier=0.5)
+    for candidates in (2, 6):
+        (outcome,) = run(chosen, {"coder": coder, "verifier": verifier}, budget=Budget(candidates=candidates))
+    assert statuses(outcome) == ["correct"] * 6
+    assert len({draft.id for draft in outcome.drafts}) == len(coder.asked) + len(verifier.asked) == 12
+
+
 def test_an_answer_that_failed_is_asked_for_again_by_the_same_run(run, tmp_path):
     """One of three fails: the others are kept, nothing is judged as failed, and the next run asks that one alone."""
     policy = Scripted(lambda _, number: Answer(failure="HTTP 500") if number == 1 else completion(KERNELS["right"]))

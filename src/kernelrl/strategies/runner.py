@@ -106,14 +106,19 @@ def run(setting: Setting, problems: Sequence[Problem], journal: Log[Entry], ledg
         UserError: a policy cannot be asked, or has left questions without an answer. Nothing is lost: the same run goes
             on from there.
     """
-    answers = {entry.id: entry.answer for entry in journal}
-    heard = {entry.role for entry in journal if entry.answer.failure is None}
+    answers: dict[str, Answer] = {}
+    asked: dict[str, int] = {}
+    heard: set[str] = set()
+    for entry in journal:
+        answers[entry.id], asked[entry.id] = entry.answer, hash((entry.role, entry.prompt))
+        if entry.answer.failure is None:
+            heard.add(entry.role)
     verdicts = {record.id: record.verdict for record in ledger}
     waiting = list(reversed(problems))
     active: list[_Work] = []
     while waiting or active:
         while waiting and len(active) < setting.concurrency:
-            active.append(_Work(setting, waiting.pop()))
+            active.append(_Work(setting, waiting.pop(), asked))
         _ask_all(setting, [work for work in active if isinstance(work.request, Ask)], answers, heard, journal)
         _judge_all(setting, [work for work in active if isinstance(work.request, Judge)], verdicts, ledger)
         for work in active:
@@ -123,10 +128,15 @@ def run(setting: Setting, problems: Sequence[Problem], journal: Log[Entry], ledg
 
 
 class _Work:
-    """One problem that is being worked on."""
+    """One problem that is being worked on.
 
-    def __init__(self, setting: Setting, problem: Problem):
+    Args:
+        asked: what the answers of an earlier run were to, by their ids.
+    """
+
+    def __init__(self, setting: Setting, problem: Problem, asked: Mapping[str, int]):
         self.setting = setting
+        self._asked = asked
         self.outcome = Outcome(problem)
         self.request: Ask | Judge | None = None
         """What waits to be done; None: nothing more."""
@@ -138,14 +148,20 @@ class _Work:
         self._advance(None)
 
     def questions(self) -> list[tuple[str, Question]]:
-        """The questions that wait, as far as the budget allows, with the ids of their answers."""
+        """The questions that wait, as far as the budget allows, with the ids of their answers.
+
+        Where the smaller budget of an earlier run allowed fewer of them, and it asked something else after those, it is
+        as many again: the answers to what it asked next would be taken for those to the rest.
+        """
         assert isinstance(self.request, Ask)
         spent, budget = self.outcome.spent, self.setting.budget
         granted = list(self.request.questions[: spent.left_to_ask(budget)])
         kernels = [index for index, question in enumerate(granted) if question.role == CODER]
         if len(kernels) > (most := spent.left_to_judge(budget)):  # what could not be judged is not written
             granted = granted[: kernels[most]]
-        return [(f"{self.outcome.problem.id}/{spent.completions + n}", each) for n, each in enumerate(granted)]
+        found = [(f"{self.outcome.problem.id}/{spent.completions + n}", each) for n, each in enumerate(granted)]
+        others = [n for n, (id, each) in enumerate(found) if id in self._asked and self._asked[id] != _hash(each)]
+        return found[: others[0]] if others and others[0] > 0 else found
 
     def drafts(self) -> list[Draft]:
         """The drafts that wait, as far as the budget allows."""
@@ -314,6 +330,11 @@ def _record(setting: Setting, attempt: Attempt) -> Record:
         parent=attempt.parent.id if attempt.parent else None,
         **attempt.fields,
     )
+
+
+def _hash(question: Question) -> int:
+    """Of what is in the journal of a question."""
+    return hash((question.role, to_text(question.messages)))
 
 
 def _seed(seed: int, id: str) -> int:
