@@ -249,6 +249,16 @@ def test_every_strategy_says_where_it_comes_from_and_stays_within_its_budget(nam
     assert 3 in (outcome.spent.candidates, outcome.spent.completions - 2), "and uses it"
 
 
+def test_a_verifier_that_refuses_everything_ends_a_search_whose_budget_is_candidates(run):
+    coder = Scripted(lambda _, number: completion(KERNELS["right"]) if number < 1000 else pytest.fail("for ever"))
+    policies = {"coder": coder, "verifier": Scripted(lambda *_: "SCORE: 0.1")}
+    chosen = strategy("evolve", generations=1, verifier=0.5)
+    (outcome,) = run(chosen, policies, budget=Budget(candidates=2), repeat=True)
+    assert outcome.attempts == [] and outcome.spent.completions == runner.FRUITLESS
+    (outcome,) = run(chosen, policies, folder="more", budget=Budget(candidates=2, completions=400), repeat=True)
+    assert outcome.spent.completions == 400, "what has an end of its own is spent"
+
+
 def test_all_problems_are_asked_in_one_batch(run):
     policy = kernels("wrong")
     outcomes = run(strategy("refine", max_turns=3), policy, [problem(task) for task in TASKS])

@@ -31,6 +31,10 @@ from kernelrl.verdict import Verdict
 REFUSED = "refused"
 """`Verdict.protocol` of a draft that a screen refused: nothing is known about it, and it cost no candidate."""
 
+FRUITLESS = 256
+"""Answers in a row of which no candidate came, after which a strategy is not started anew where only candidates and
+device seconds are limited: a verifier or a screen that refuses everything would never let that budget be spent."""
+
 KEPT = "what was answered is kept, and the same command asks for the rest"
 
 log = logging.getLogger(__name__)
@@ -143,6 +147,8 @@ class _Work:
         self._turns: Turns[None] = setting.strategy.turns(problem)
         self._num_answered = 0
         """Answers when the strategy was last started."""
+        self._judged_at = 0
+        """Answers when a candidate was last judged."""
         if isinstance(coder := setting.policies[CODER], Backend):
             problem.fits = _both(problem.fits, coder)
         self._advance(None)
@@ -181,6 +187,7 @@ class _Work:
         for attempt in attempts:
             if attempt.verdict.protocol != REFUSED:
                 outcome.spent.add_verdict(attempt.verdict)
+                self._judged_at = outcome.spent.completions
             outcome.attempts.append(attempt)
             outcome.history.append(Spent(**outcome.spent.to_json()))
         outcome.problem.archive.add([attempt.exemplar for attempt in attempts if attempt.exemplar is not None])
@@ -196,7 +203,7 @@ class _Work:
             self.request = self._turns.send(result)
         except StopIteration:
             answered = sum(draft.answer.failure is None for draft in self.outcome.drafts)
-            if not self.setting.repeat or answered == self._num_answered:
+            if not self.setting.repeat or answered == self._num_answered or self._is_fruitless():
                 self._end()
                 return
             self._num_answered = answered
@@ -210,6 +217,14 @@ class _Work:
                 self._advance([])
             else:
                 self._end()
+
+    def _is_fruitless(self) -> bool:
+        """Whether nothing comes of more answers, and no budget would end them."""
+        budget, number = self.setting.budget, self.outcome.spent.completions - self._judged_at
+        if number < FRUITLESS or any(it is not None for it in (budget.completions, budget.tokens, budget.cost)):
+            return False
+        log.warning("task %s: no candidate came of the last %d answers; given up", self.outcome.problem.task.id, number)
+        return True
 
     def _end(self) -> None:
         self._turns.close()
