@@ -9,6 +9,7 @@ import torch
 from curated import training_config
 from kernelrl import grpo
 from kernelrl.errors import UserError
+from kernelrl.grpo import shared_policy
 from kernelrl.grpo.curriculum import Curriculum
 from kernelrl.grpo.returns import advantages, discounted
 from kernelrl.grpo.rollout import Rollout, Row, parents_of
@@ -155,6 +156,23 @@ def test_a_trajectory_that_ends_early_is_left_out_of_the_baseline(train):
     records, log = train("strategy=best_of_n", "strategy.n=1", "grpo.turns.rows=2", "reward=rule")
     assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in (0, 2)]
     assert log[0]["attempts"] == 0.5 and all(math.isfinite(entry["loss"]) for entry in log if "loss" in entry)
+
+
+def test_a_turn_that_outgrows_the_context_is_refused_and_ends_its_trajectory(train, monkeypatch):
+    """The context holds the first question with a completion of 16 tokens, and no second one."""
+    room, whole = [], Rollout._problem
+
+    def narrow(self, prompt, number, step, policy):
+        room.append(len(policy.tokenize([prompt])[0]) + 16)
+        return whole(self, prompt, number, step, policy)
+
+    monkeypatch.setattr(Rollout, "_problem", narrow)
+    monkeypatch.setattr(shared_policy, "context_length", lambda _: room[-1] if room else None)
+    records, log = train("strategy=refine", "grpo.turns.rows=4", "reward=rule", "grpo.trainer.max_steps=1")
+    assert [(each.turn, each.verdict.status == "infrastructure") for each in records] == [(0, False), (1, True)]
+    assert f"the model's context of {room[0]}" in records[1].verdict.feedback
+    assert records[0].rewards["return"] == records[0].reward, "a trajectory that ended early"
+    assert log[0]["attempts"] == 0.25 and math.isfinite(log[0]["loss"])
 
 
 def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch):

@@ -33,6 +33,7 @@ from kernelrl.grpo.rollout import Rollout, Turns, check_turns
 from kernelrl.grpo.trainer import REWARD_LOW, KernelGRPOTrainer
 from kernelrl.grpo.turns_trainer import TurnsGRPOTrainer
 from kernelrl.policies import backends, models
+from kernelrl.policies.backends.context import context_length
 from kernelrl.policies.prompts import Reasoning, to_text
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.policies.verifier import Verifier
@@ -151,6 +152,10 @@ def run(cfg: DictConfig) -> Path:
         model, tokenizer = models.load_policy(start, models.training_dtype(adapter), model_settings, adapter)
         reasoning = Reasoning.of(tokenizer, model_settings)
         rows = keep_short_prompts(rows, tokenizer, model_settings, cfg.grpo.max_prompt_length)
+        if through is not None and (length := context_length(model.config)) is not None:  # others would be refused
+            room = length - cfg.grpo.trainer.max_completion_length
+            name = f"grpo.trainer.max_completion_length={cfg.grpo.trainer.max_completion_length}, room for a prompt"
+            rows = keep_short_prompts(rows, tokenizer, model_settings, room, name)
         curriculum = None if curriculum_settings is None else Curriculum(curriculum_settings, rows, cfg.seed)
         with contextlib.ExitStack() as stack:
             reward_function, playing = None, {}

@@ -53,6 +53,8 @@ class Refine(Strategy):
         return [*problem.prompt, *turns]
 
     def _stops(self, attempt: Attempt) -> bool:
+        if attempt.draft.answer.failure is not None:  # there is nothing to go on from
+            return True
         speedup = attempt.verdict.speedup if attempt.verdict.correct else None
         return self.stop_at is not None and speedup is not None and speedup.low >= self.stop_at
 
