@@ -17,7 +17,9 @@ from kernelrl.policies.protocol import Answer
 from kernelrl.records import Ledger
 from kernelrl.runs.launch import run_stage
 from kernelrl.stage_folder import LOG, read_log
+from kernelrl.strategies.archive import Archive, Exemplar
 from kernelrl.strategies.protocol import Attempt, Draft, Question
+from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
 NAN = math.nan
@@ -175,7 +177,7 @@ def test_a_turn_that_outgrows_the_context_is_refused_and_ends_its_trajectory(tra
     assert log[0]["attempts"] == 0.25 and math.isfinite(log[0]["loss"])
 
 
-def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch):
+def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch, tmp_path):
     whole = Rollout.__call__
 
     def killed(self, prompts, trainer):
@@ -187,7 +189,11 @@ def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         train(*REFINE)
     monkeypatch.setattr(Rollout, "__call__", whole)
+    task, archive = Task(id="t", source="pass"), Archive(tmp_path / "grpo" / "archive", 9)
+    verdict = wrote(0)[1].verdict
+    archive.add(task, [Exemplar(id=f"grpo/{step}/0/0/0", source=f"{step}", verdict=verdict) for step in range(2)])
     records, log = train(*REFINE)
+    assert [each.id for each in archive.of(task)] == ["grpo/0/0/0/0"], "a step that is repeated has written nothing yet"
     assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(4)]
 
 

@@ -158,10 +158,10 @@ def run(cfg: DictConfig) -> Path:
             rows = keep_short_prompts(rows, tokenizer, model_settings, room, name)
         curriculum = None if curriculum_settings is None else Curriculum(curriculum_settings, rows, cfg.seed)
         with contextlib.ExitStack() as stack:
-            reward_function, playing = None, {}
+            reward_function, playing, repeated = None, {}, 0
             if is_main_rank():
                 ledger = Ledger(stage.path / "records")
-                _set_aside_repeated(ledger, last_checkpoint(stage.path / CHECKPOINTS))
+                repeated = _set_aside_repeated(ledger, last_checkpoint(stage.path / CHECKPOINTS))
                 kind = RewardFunction if through is None else AttemptRewardFunction
                 reward_function = _make_reward_function(cfg, stack, kind, reward, ledger, references, reasoning)
                 reward_function.adjust, reward_function.curriculum = adjust, curriculum
@@ -172,6 +172,8 @@ def run(cfg: DictConfig) -> Path:
             if through is not None:
                 tasks = {to_text(row["prompt"]): Task.model_validate_json(row["task"]) for row in rows}
                 archive = Archive(stage.path / "archive", turns.archive_capacity, _heldout(Path(cfg.grpo.data)))
+                if is_main_rank():
+                    archive.forget(lambda exemplar: int(exemplar.id.split("/")[1]) >= repeated)
                 rollout = Rollout(through, turns, tasks, reward_function, cfg.seed, archive, reasoning, playing)
                 if isinstance(reward_function, AttemptRewardFunction):
                     reward_function.rollout = rollout
@@ -261,9 +263,14 @@ def _make_reward_function(
     )
 
 
-def _set_aside_repeated(ledger: Ledger, checkpoint: Path | None) -> None:
-    """Move the records of the steps after the checkpoint out of the ledger: those steps are about to be repeated."""
+def _set_aside_repeated(ledger: Ledger, checkpoint: Path | None) -> int:
+    """Move the records of the steps after the checkpoint out of the ledger: those steps are about to be repeated.
+
+    Returns:
+        The first of these steps.
+    """
     step = int(checkpoint.name.split("-")[1]) if checkpoint else 0
     moved = ledger.set_aside(lambda record: record.step >= step)
     if moved:
         log.warning(f"{ledger.folder}: {moved} record(s) of step {step} and later set aside; those steps are repeated")
+    return step
