@@ -252,8 +252,19 @@ def test_dynamic_sampling_gives_up_after_so_many_batches(trainer, made):
 
 
 def test_a_silent_group_is_one_whose_known_rewards_are_alike():
-    rewards = [1.0, 1.0, NAN, 1.0, 0.0, 1.0, NAN, NAN, NAN, NAN, NAN, 2.0]
-    assert silent_groups(torch.tensor(rewards), SIZE) == [0, 2]
+    rewards = torch.tensor([1.0, 1.0, NAN, 1.0, 0.0, 1.0, NAN, NAN, NAN, NAN, NAN, 2.0])
+    assert silent_groups(rewards, SIZE, torch.zeros(12)) == [0, 2]
+    assert silent_groups(rewards, SIZE, torch.tensor([0, 1] * 6)) == [0, 1, 2], "0 and 1 are of different turns"
+
+
+def test_a_group_that_differs_between_turns_alone_is_silent_where_turns_are_compared(trainer, made):
+    """Every trajectory is right in both turns: the first earns 1 + 0.4 of the second, and its advantages are 0."""
+    trainer.groups = GroupChoice(GroupSettings(resample=1, replay=None), made[1], None, seed=0)
+    trainer.baseline, trainer.scale_rewards = "turn_leave_one_out", "none"
+    alike, mixed = [1.4, 1.0] * 2, [1.4, 1.0, 0.0, 0.0]
+    output = score(trainer, made[1], [*mixed, *alike], [*mixed, *mixed])
+    assert output["completion_ids"][SIZE:, 0].tolist() == [20, 21, 22, 23], "the first group of the second batch"
+    assert output["advantages"].tolist() == pytest.approx([1.4, 1.0, -1.4, -1.0] * 2)
 
 
 def test_a_solved_hard_task_comes_back_where_a_group_teaches_nothing(trainer, made, tmp_path):
