@@ -16,10 +16,11 @@ from kernelrl.configs import compose_config, to_dict
 from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.grpo.adjusting import Adjust, adjusted
 from kernelrl.grpo.group_choice import GroupChoice, GroupSettings, silent_groups
-from kernelrl.grpo.replay_buffer import ReplaySettings
+from kernelrl.grpo.replay_buffer import ReplayBuffer, ReplaySettings
 from kernelrl.grpo.reward_function import SharedRewardFunction
 from kernelrl.grpo.turns_trainer import TurnsGRPOTrainer
 from kernelrl.policies import models
+from kernelrl.training import ranks
 from kernelrl.verdict import Verdict
 
 SIZE = 4
@@ -282,6 +283,26 @@ def test_a_solved_hard_task_comes_back_where_a_group_teaches_nothing(trainer, ma
     assert second["completion_ids"][SIZE:, 0].tolist() == [24, 25, 26, 27]
     assert torch.equal(second["advantages"][:SIZE], first["advantages"][:SIZE])
     assert torch.allclose(second["old_per_token_logps"][:SIZE, :5], first["old_per_token_logps"][:SIZE, :5])
+
+
+def test_a_replay_buffer_goes_on_on_another_number_of_ranks(tmp_path, monkeypatch):
+    """Saved by two ranks: one takes both buffers, and of three the last has none."""
+
+    def buffer(rank, num_ranks):
+        monkeypatch.setattr(ranks, "rank", lambda: rank)
+        monkeypatch.setattr(ranks, "num_ranks", lambda: num_ranks)
+        return ReplayBuffer(ReplaySettings(), seed=0)
+
+    for rank in range(2):
+        one = buffer(rank, 2)
+        one.add(5 - rank, {"advantages": torch.ones(2)}, 0.5)
+        one.save(tmp_path)
+    found = []
+    for rank, num_ranks in ((0, 1), (0, 3), (1, 3), (2, 3)):
+        one = buffer(rank, num_ranks)
+        one.load(tmp_path)
+        found.append([step for step, _ in one._groups])
+    assert found == [[4, 5], [5], [4], []]
 
 
 def test_the_soft_overlong_punishment_is_equation_13_of_dapo():
