@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from kernelrl import grpo, sft
 from kernelrl.candidate import Completion
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
+from kernelrl.grpo.adjusting import Adjust
 from kernelrl.grpo.figures import BrokenRules, group_figures
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
 from kernelrl.grpo.reward_function import RewardFunction
@@ -86,6 +88,23 @@ def verdict_of(rule):
         device="cpu",
         violations=(Violation(rule=rule, evidence="x"),) if rule else (),
     )
+
+
+def test_a_kernel_that_is_rejected_by_its_profile_is_rejected_with_its_plan(tmp_path):
+    verdict = verdict_of(None).model_copy(update={"coverage": 0.1})
+    executor = SimpleNamespace(evaluate=lambda requests: [verdict for _ in requests])
+    reward = make_reward(REWARD | {"plan": {"weight": 0.1, "terms": {"coverage": {}}}})
+    adjust = Adjust(coverage=(0.3, 0.4))
+    function = RewardFunction(executor, reward, Ledger(tmp_path), "cpp", "p", {}, adjust=adjust, max_tokens=9)
+    found = function(
+        prompts=[[{"role": "user", "content": "?"}]],
+        completions=[[{"role": "assistant", "content": f"```python\n{KERNELS['right']}```\n"}]],
+        task=[TASK.model_dump_json()],
+        trainer_state=TrainerState(global_step=0),
+        log_metric=lambda *_: None,
+        completion_ids=[[1]],
+    )
+    assert found == function.plans == [None]
 
 
 @pytest.mark.slow

@@ -155,7 +155,9 @@ class RewardFunction:
         broken = self._broken(verdicts, interval=step // max(trainer_state.logging_steps, 1))
         for name, value in (*figures.items(), *(broken if self.validated is None else ())):
             log_metric(name, value)
-        self.plans = [None if score.total is None else score.plan for score in scores]
+        self.plans = [
+            None if change.reward is None else score.plan for change, score in zip(changed, scores, strict=True)
+        ]
         self.turns = [0] * len(prompts)
         weight = self.reward.plan.weight if self.reward.plan else 0.0
         return [
