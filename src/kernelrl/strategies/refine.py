@@ -4,8 +4,9 @@ Sources: Kevin-32B (arXiv 2507.11948): up to T turns; of earlier turns the chain
 and what the policy says of it are kept; Dr. Kernel (arXiv 2602.05885): the same with a profile in the feedback. Trained
 with `R_t = sum_{i>=t} gamma^(i-t) s_i` (`grpo/returns.py`).
 
-What differs here: feedback names the first error alone, and the machine's limit; a trajectory may stop at a speedup
-that is good enough; where a conversation outgrows the context, its oldest turns go first, and are counted.
+What differs here: no summary is asked for; feedback names the first error alone, and the machine's limit; a trajectory
+may stop at a speedup that is good enough; where a conversation outgrows the context, its oldest turns go first, and are
+counted.
 """
 
 from __future__ import annotations
