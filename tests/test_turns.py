@@ -191,9 +191,10 @@ def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch, tmp_p
     monkeypatch.setattr(Rollout, "__call__", whole)
     task, archive = Task(id="t", source="pass"), Archive(tmp_path / "grpo" / "archive", 9)
     verdict = wrote(0)[1].verdict
-    archive.add(task, [Exemplar(id=f"grpo/{step}/0/0/0", source=f"{step}", verdict=verdict) for step in range(2)])
+    ids = ["search/t/0", "grpo/0/0/0/0", "grpo/1/0/0/0"]
+    archive.add(task, [Exemplar(id=id, source=id, verdict=verdict) for id in ids])
     records, log = train(*REFINE)
-    assert [each.id for each in archive.of(task)] == ["grpo/0/0/0/0"], "a step that is repeated has written nothing yet"
+    assert [each.id for each in archive.of(task)] == ids[:2], "a step that is repeated has written nothing yet"
     assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(4)]
 
 

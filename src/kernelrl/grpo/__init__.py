@@ -173,7 +173,7 @@ def run(cfg: DictConfig) -> Path:
                 tasks = {to_text(row["prompt"]): Task.model_validate_json(row["task"]) for row in rows}
                 archive = Archive(stage.path / "archive", turns.archive_capacity, _heldout(Path(cfg.grpo.data)))
                 if is_main_rank():
-                    archive.forget(lambda exemplar: int(exemplar.id.split("/")[1]) >= repeated)
+                    archive.forget(lambda exemplar: _step_of(exemplar.id) >= repeated)
                 rollout = Rollout(through, turns, tasks, reward_function, cfg.seed, archive, reasoning, playing)
                 if isinstance(reward_function, AttemptRewardFunction):
                     reward_function.rollout = rollout
@@ -261,6 +261,12 @@ def _make_reward_function(
         reasoning,
         max_tokens=cfg.grpo.trainer.max_completion_length,
     )
+
+
+def _step_of(exemplar: str) -> int:
+    """The step that wrote a kernel of the archive; -1: it is of another stage."""
+    stage, step = exemplar.split("/")[:2]
+    return int(step) if stage == "grpo" else -1
 
 
 def _set_aside_repeated(ledger: Ledger, checkpoint: Path | None) -> int:
