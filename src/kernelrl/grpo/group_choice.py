@@ -199,7 +199,7 @@ def silent_groups(rewards_N: Tensor, size: int, compared_N: Tensor) -> list[int]
     """
     groups, compared = rewards_N.view(-1, size), compared_N.view(-1, size)
     teaches = torch.zeros(len(groups), dtype=torch.bool, device=groups.device)
-    for number in compared.unique():
+    for number in set(compared_N.tolist()):
         known = ~groups.isnan() & (compared == number)
         high = groups.masked_fill(~known, -torch.inf).amax(1)
         low = groups.masked_fill(~known, torch.inf).amin(1)
