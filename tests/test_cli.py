@@ -1,8 +1,11 @@
 """The command line: help, dispatch, exit codes, sweeps; no traceback for what a user can get wrong."""
 
+import logging
+
 import pytest
 
 from kernelrl import cli
+from kernelrl.console import set_up_logging
 from kernelrl.runs.stages import STAGES
 
 
@@ -108,3 +111,14 @@ def test_help_does_not_wait_for_torch():
 
     code = "import sys; from kernelrl import cli; import kernelrl.runs.pipeline; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_row_that_is_left_out_is_not_told_with_its_whole_task():
+    set_up_logging()
+    logger = logging.getLogger("trl.trainer.grpo_trainer")
+
+    def is_told(text):
+        return bool(logger.filter(logger.makeRecord(logger.name, logging.WARNING, "", 0, text, (), None)))
+
+    assert not is_told("All reward functions returned None for the following kwargs:\n{'task': '...'}")
+    assert is_told("something else")

@@ -17,10 +17,11 @@ from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.grpo.adjusting import Adjust, adjusted
 from kernelrl.grpo.figures import broken_rules
 from kernelrl.grpo.group_choice import GroupChoice, GroupSettings, silent_groups
-from kernelrl.grpo.replay_buffer import ReplaySettings
+from kernelrl.grpo.replay_buffer import ReplayBuffer, ReplaySettings
 from kernelrl.grpo.reward_function import SharedRewardFunction
 from kernelrl.grpo.turns_trainer import TurnsGRPOTrainer
 from kernelrl.policies import models
+from kernelrl.training import ranks
 from kernelrl.verdict import Verdict, Violation
 
 SIZE = 4
@@ -281,8 +282,19 @@ def test_dynamic_sampling_gives_up_after_so_many_batches(trainer, made):
 
 
 def test_a_silent_group_is_one_whose_known_rewards_are_alike():
-    rewards = [1.0, 1.0, NAN, 1.0, 0.0, 1.0, NAN, NAN, NAN, NAN, NAN, 2.0]
-    assert silent_groups(torch.tensor(rewards), SIZE) == [0, 2]
+    rewards = torch.tensor([1.0, 1.0, NAN, 1.0, 0.0, 1.0, NAN, NAN, NAN, NAN, NAN, 2.0])
+    assert silent_groups(rewards, SIZE, torch.zeros(12)) == [0, 2]
+    assert silent_groups(rewards, SIZE, torch.tensor([0, 1] * 6)) == [0, 1, 2], "0 and 1 are of different turns"
+
+
+def test_a_group_that_differs_between_turns_alone_is_silent_where_turns_are_compared(trainer, made):
+    """Every trajectory is right in both turns: the first earns 1 + 0.4 of the second, and its advantages are 0."""
+    trainer.groups = GroupChoice(GroupSettings(resample=1, replay=None), made[1], None, seed=0)
+    trainer.baseline, trainer.scale_rewards = "turn_leave_one_out", "none"
+    alike, mixed = [1.4, 1.0] * 2, [1.4, 1.0, 0.0, 0.0]
+    output = score(trainer, made[1], [*mixed, *alike], [*mixed, *mixed])
+    assert output["completion_ids"][SIZE:, 0].tolist() == [20, 21, 22, 23], "the first group of the second batch"
+    assert output["advantages"].tolist() == pytest.approx([1.4, 1.0, -1.4, -1.0] * 2)
 
 
 def test_a_solved_hard_task_comes_back_where_a_group_teaches_nothing(trainer, made, tmp_path):
@@ -300,6 +312,26 @@ def test_a_solved_hard_task_comes_back_where_a_group_teaches_nothing(trainer, ma
     assert second["completion_ids"][SIZE:, 0].tolist() == [24, 25, 26, 27]
     assert torch.equal(second["advantages"][:SIZE], first["advantages"][:SIZE])
     assert torch.allclose(second["old_per_token_logps"][:SIZE, :5], first["old_per_token_logps"][:SIZE, :5])
+
+
+def test_a_replay_buffer_goes_on_on_another_number_of_ranks(tmp_path, monkeypatch):
+    """Saved by two ranks: one takes both buffers, and of three the last has none."""
+
+    def buffer(rank, num_ranks):
+        monkeypatch.setattr(ranks, "rank", lambda: rank)
+        monkeypatch.setattr(ranks, "num_ranks", lambda: num_ranks)
+        return ReplayBuffer(ReplaySettings(), seed=0)
+
+    for rank in range(2):
+        one = buffer(rank, 2)
+        one.add(5 - rank, {"advantages": torch.ones(2)}, 0.5)
+        one.save(tmp_path)
+    found = []
+    for rank, num_ranks in ((0, 1), (0, 3), (1, 3), (2, 3)):
+        one = buffer(rank, num_ranks)
+        one.load(tmp_path)
+        found.append([step for step, _ in one._groups])
+    assert found == [[4, 5], [5], [4], []]
 
 
 def test_the_soft_overlong_punishment_is_equation_13_of_dapo():

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from kernelrl import grpo, sft
 from kernelrl.candidate import Completion
 from kernelrl.configs import compose_config, config_dir
 from kernelrl.errors import UserError
+from kernelrl.grpo.adjusting import Adjust
 from kernelrl.grpo.figures import group_figures
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages, plan_mask
 from kernelrl.grpo.reward_function import RewardFunction
@@ -62,6 +64,25 @@ def test_every_completion_gets_a_reward_and_a_record(tmp_path, executor_cache, k
     assert 0.3 < metrics["similarity"] < 1 and metrics["duplicates"] == 0
     assert metrics["lone_groups"] == metrics["silent_groups"] == metrics["retested"] == 0
     assert metrics["broke/no_kernel"] == 0.4 and metrics["broke/library_call"] == 0.2 and metrics["coverage"] > 0.5
+
+
+def test_a_kernel_that_is_rejected_by_its_profile_is_rejected_with_its_plan(tmp_path):
+    verdict = Verdict(
+        task_id="relu2", candidate="c", status="correct", stage="correct", dialect="cpp", device="cpu", coverage=0.1
+    )
+    executor = SimpleNamespace(evaluate=lambda requests: [verdict for _ in requests])
+    reward = make_reward(REWARD | {"plan": {"weight": 0.1, "terms": {"coverage": {}}}})
+    adjust = Adjust(coverage=(0.3, 0.4))
+    function = RewardFunction(executor, reward, Ledger(tmp_path), "cpp", "p", {}, adjust=adjust, max_tokens=9)
+    found = function(
+        prompts=[[{"role": "user", "content": "?"}]],
+        completions=[[{"role": "assistant", "content": f"```python\n{KERNELS['right']}```\n"}]],
+        task=[TASK.model_dump_json()],
+        trainer_state=TrainerState(global_step=0),
+        log_metric=lambda *_: None,
+        completion_ids=[[1]],
+    )
+    assert found == function.plans == [None]
 
 
 @pytest.mark.slow

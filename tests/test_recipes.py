@@ -262,6 +262,38 @@ def test_mtmc_pays_an_action_by_the_kernel_that_follows():
     )
 
 
+def test_mtmc_pays_an_answer_that_names_no_action_nothing_of_what_came_after_it(tmp_path):
+    """Fusion, an answer that is no action, tiling, and `stop`: four kernels' worth 0.5 each, discounted by 0.8."""
+    attempts, rows = [], []
+
+    def act(said):
+        kernel = attempts[-1] if attempts else None
+        action = Draft(f"t/{2 * len(rows)}", Question([], kernel, "macro"), Answer(text=said, completion_tokens=9))
+        if "stop" not in said:
+            question = Question(problem().prompt, kernel, advice=action)
+            draft = Draft(f"t/{2 * len(rows) + 1}", question, Answer(text=completion(KERNELS["right"])))
+            attempts.append(Attempt(draft, draft.completion, verdict(1.0)))
+        rows.append(action)
+
+    for said in ("ACTION: fusion", "Hm.", "ACTION: tiling", "ACTION: stop"):
+        act(said)
+    cfg = compose_config("grpo", ["recipe=mtmc"])
+    strategy = make_strategy(cfg.strategy)
+    judges = AttemptRewardFunction(None, make_reward(cfg.reward), Ledger(tmp_path), "cpp", "p", {}, max_tokens=100)
+    judges.rollout = SimpleNamespace(
+        rows=[Row(action, strategy.paid_by(action, attempts)) for action in rows],
+        judged=list(enumerate(attempts)),
+        tasks=[TASK],
+        turns=read_node(Turns, {**cfg.grpo.turns, "rows": 4}, "grpo.turns"),
+        strategy=strategy,
+        dropped=0,
+    )
+    state = SimpleNamespace(global_step=0, max_steps=1, logging_steps=1)
+    found = judges(trainer_state=state, log_metric=lambda *_: None)
+    last = [0.5 + 0.8 * 0.5, 0.5]
+    assert found == pytest.approx([0.5 + 0.8 * 0.8 * last[0], 0.0, *last])
+
+
 def test_mtmcs_gradient_touches_the_tokens_of_actions_alone(tiny, tmp_path, monkeypatch, kept_executor):
     """A real step, in which one policy plays both roles: no token of a kernel that it writes counts in the loss."""
     monkeypatch.setattr(grpo, "make_executor", kept_executor)

@@ -117,12 +117,12 @@ def test_the_context_of_the_policy_is_a_limit_of_every_strategy(run):
     run(strategy("refine", max_turns=3), policy, [one], "dropped")
     assert [len(conversation) for conversation in policy.asked] == [1, 3, 3] and one.dropped == 1
     narrow = Scripted(lambda *_: completion(KERNELS["wrong"]), context=2)
-    (outcome,) = run(strategy("refine", max_turns=2), narrow, folder="refused", resumable=True)
+    (outcome,) = run(strategy("refine", max_turns=4), narrow, folder="refused", resumable=True)
     assert [len(conversation) for conversation in narrow.asked] == [1]
-    assert statuses(outcome) == ["incorrect", "infrastructure"]
+    assert statuses(outcome) == ["incorrect", "infrastructure"], "nothing goes on from what was not answered"
     assert "3 messages are more than 2; say less" in outcome.attempts[1].verdict.feedback
     again = kernels("right")
-    assert [each.verdict for each in run(strategy("refine", max_turns=2), again, folder="refused")[0].attempts] == [
+    assert [each.verdict for each in run(strategy("refine", max_turns=4), again, folder="refused")[0].attempts] == [
         each.verdict for each in outcome.attempts
     ], "a refusal is final"
 
@@ -249,6 +249,16 @@ def test_every_strategy_says_where_it_comes_from_and_stays_within_its_budget(nam
     assert 3 in (outcome.spent.candidates, outcome.spent.completions - 2), "and uses it"
 
 
+def test_a_verifier_that_refuses_everything_ends_a_search_whose_budget_is_candidates(run):
+    coder = Scripted(lambda _, number: completion(KERNELS["right"]) if number < 1000 else pytest.fail("for ever"))
+    policies = {"coder": coder, "verifier": Scripted(lambda *_: "SCORE: 0.1")}
+    chosen = strategy("evolve", generations=1, verifier=0.5)
+    (outcome,) = run(chosen, policies, budget=Budget(candidates=2), repeat=True)
+    assert outcome.attempts == [] and outcome.spent.completions == runner.FRUITLESS
+    (outcome,) = run(chosen, policies, folder="more", budget=Budget(candidates=2, completions=400), repeat=True)
+    assert outcome.spent.completions == 400, "what has an end of its own is spent"
+
+
 def test_all_problems_are_asked_in_one_batch(run):
     policy = kernels("wrong")
     outcomes = run(strategy("refine", max_turns=3), policy, [problem(task) for task in TASKS])
@@ -278,6 +288,16 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(name, run)
     again = Scripted(answer)
     run(chosen, again, [problem(task) for task in TASKS], "killed", budget=budget)
     assert again.asked == []
+
+
+def test_a_larger_budget_takes_no_verifiers_opinion_for_a_kernel(run):
+    """A budget of two lets two of four islands write; the verifier is asked next, of whose answers none is a kernel."""
+    coder, verifier = kernels("right"), Scripted(lambda *_: "SCORE: 0.9")
+    chosen = strategy("evolve", islands=4, generations=2, verifier=0.5)
+    for candidates in (2, 6):
+        (outcome,) = run(chosen, {"coder": coder, "verifier": verifier}, budget=Budget(candidates=candidates))
+    assert statuses(outcome) == ["correct"] * 6
+    assert len({draft.id for draft in outcome.drafts}) == len(coder.asked) + len(verifier.asked) == 12
 
 
 def test_an_answer_that_failed_is_asked_for_again_by_the_same_run(run, tmp_path):

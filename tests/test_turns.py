@@ -9,6 +9,7 @@ import torch
 from curated import training_config
 from kernelrl import grpo
 from kernelrl.errors import UserError
+from kernelrl.grpo import shared_policy
 from kernelrl.grpo.curriculum import Curriculum
 from kernelrl.grpo.returns import advantages, discounted
 from kernelrl.grpo.rollout import Rollout, Row, parents_of
@@ -16,7 +17,9 @@ from kernelrl.policies.protocol import Answer
 from kernelrl.records import Ledger
 from kernelrl.runs.launch import run_stage
 from kernelrl.stage_folder import LOG, read_log
+from kernelrl.strategies.archive import Archive, Exemplar
 from kernelrl.strategies.protocol import Attempt, Draft, Question
+from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
 NAN = math.nan
@@ -157,7 +160,24 @@ def test_a_trajectory_that_ends_early_is_left_out_of_the_baseline(train):
     assert log[0]["attempts"] == 0.5 and all(math.isfinite(entry["loss"]) for entry in log if "loss" in entry)
 
 
-def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch):
+def test_a_turn_that_outgrows_the_context_is_refused_and_ends_its_trajectory(train, monkeypatch):
+    """The context holds the first question with a completion of 16 tokens, and no second one."""
+    room, whole = [], Rollout._problem
+
+    def narrow(self, prompt, number, step, policy):
+        room.append(len(policy.tokenize([prompt])[0]) + 16)
+        return whole(self, prompt, number, step, policy)
+
+    monkeypatch.setattr(Rollout, "_problem", narrow)
+    monkeypatch.setattr(shared_policy, "context_length", lambda _: room[-1] if room else None)
+    records, log = train("strategy=refine", "grpo.turns.rows=4", "reward=rule", "grpo.trainer.max_steps=1")
+    assert [(each.turn, each.verdict.status == "infrastructure") for each in records] == [(0, False), (1, True)]
+    assert f"the model's context of {room[0]}" in records[1].verdict.feedback
+    assert records[0].rewards["return"] == records[0].reward, "a trajectory that ended early"
+    assert log[0]["attempts"] == 0.25 and math.isfinite(log[0]["loss"])
+
+
+def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch, tmp_path):
     whole = Rollout.__call__
 
     def killed(self, prompts, trainer):
@@ -169,7 +189,12 @@ def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         train(*REFINE)
     monkeypatch.setattr(Rollout, "__call__", whole)
+    task, archive = Task(id="t", source="pass"), Archive(tmp_path / "grpo" / "archive", 9)
+    verdict = wrote(0)[1].verdict
+    ids = ["search/t/0", "grpo/0/0/0/0", "grpo/1/0/0/0"]
+    archive.add(task, [Exemplar(id=id, source=id, verdict=verdict) for id in ids])
     records, log = train(*REFINE)
+    assert [each.id for each in archive.of(task)] == ids[:2], "a step that is repeated has written nothing yet"
     assert [record.id for record in records] == [f"grpo/{step}/{row}" for step in range(2) for row in range(4)]
 
 

@@ -47,6 +47,12 @@ def set_up_logging() -> None:
     handler = RichHandler(console=console, show_path=False, show_time=False, markup=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler], force=True)
     logging.getLogger("kernelrl").setLevel(logging.INFO)
+    logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not TRL's report of a row that is left out, with its whole prompt and task: rewards of None are meant here."""
+    return not record.getMessage().startswith("All reward functions returned None")
 
 
 class Tracker(Protocol):

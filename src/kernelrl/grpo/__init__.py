@@ -33,6 +33,7 @@ from kernelrl.grpo.rollout import Rollout, Turns, check_turns
 from kernelrl.grpo.trainer import REWARD_LOW, KernelGRPOTrainer
 from kernelrl.grpo.turns_trainer import TurnsGRPOTrainer
 from kernelrl.policies import backends, models
+from kernelrl.policies.backends.context import context_length
 from kernelrl.policies.prompts import Reasoning, to_text
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.policies.verifier import Verifier
@@ -153,12 +154,16 @@ def run(cfg: DictConfig) -> Path:
         model, tokenizer = models.load_policy(start, models.training_dtype(adapter), model_settings, adapter)
         reasoning = Reasoning.of(tokenizer, model_settings)
         rows = keep_short_prompts(rows, tokenizer, model_settings, cfg.grpo.max_prompt_length)
+        if through is not None and (length := context_length(model.config)) is not None:  # others would be refused
+            room = length - cfg.grpo.trainer.max_completion_length
+            name = f"grpo.trainer.max_completion_length={cfg.grpo.trainer.max_completion_length}, room for a prompt"
+            rows = keep_short_prompts(rows, tokenizer, model_settings, room, name)
         curriculum = None if curriculum_settings is None else Curriculum(curriculum_settings, rows, cfg.seed)
         with contextlib.ExitStack() as stack:
-            reward_function, playing = None, {}
+            reward_function, playing, repeated = None, {}, 0
             if is_main_rank():
                 ledger = Ledger(stage.path / "records")
-                _set_aside_repeated(ledger, last_checkpoint(stage.path / CHECKPOINTS))
+                repeated = _set_aside_repeated(ledger, last_checkpoint(stage.path / CHECKPOINTS))
                 kind = RewardFunction if through is None else AttemptRewardFunction
                 reward_function = _make_reward_function(cfg, stack, kind, reward, ledger, references, reasoning)
                 reward_function.adjust, reward_function.curriculum = adjust, curriculum
@@ -169,6 +174,8 @@ def run(cfg: DictConfig) -> Path:
             if through is not None:
                 tasks = {to_text(row["prompt"]): Task.model_validate_json(row["task"]) for row in rows}
                 archive = Archive(stage.path / "archive", turns.archive_capacity, _heldout(Path(cfg.grpo.data)))
+                if is_main_rank():
+                    archive.forget(lambda exemplar: _step_of(exemplar.id) >= repeated)
                 rollout = Rollout(through, turns, tasks, reward_function, cfg.seed, archive, reasoning, playing)
                 if isinstance(reward_function, AttemptRewardFunction):
                     reward_function.rollout = rollout
@@ -258,9 +265,20 @@ def _make_reward_function(
     )
 
 
-def _set_aside_repeated(ledger: Ledger, checkpoint: Path | None) -> None:
-    """Move the records of the steps after the checkpoint out of the ledger: those steps are about to be repeated."""
+def _step_of(exemplar: str) -> int:
+    """The step that wrote a kernel of the archive; -1: it is of another stage."""
+    stage, step = exemplar.split("/")[:2]
+    return int(step) if stage == "grpo" else -1
+
+
+def _set_aside_repeated(ledger: Ledger, checkpoint: Path | None) -> int:
+    """Move the records of the steps after the checkpoint out of the ledger: those steps are about to be repeated.
+
+    Returns:
+        The first of these steps.
+    """
     step = int(checkpoint.name.split("-")[1]) if checkpoint else 0
     moved = ledger.set_aside(lambda record: record.step >= step)
     if moved:
         log.warning(f"{ledger.folder}: {moved} record(s) of step {step} and later set aside; those steps are repeated")
+    return step

@@ -80,13 +80,17 @@ class AttemptRewardFunction(RewardFunction):
         return [change.reward for change in changed]
 
     def _returns(self, totals: Mapping[str, float | None], names: Mapping[str, str]) -> list[Adjusted]:
-        """The discounted return of every row, with its changes; an answer of which nothing came scores 0."""
+        """The discounted return of every row, with its changes.
+
+        An answer of which nothing came earns 0, whatever came after it. An earlier one is paid for that all the same.
+        """
         rollout, size = self.rollout, self.rollout.turns.rows
         returns: list[float | None] = []
         for first in range(0, len(rollout.rows), size):
             trajectory = [row for row in rollout.rows[first : first + size] if row is not None]
             scores = [0.0 if row.attempt is None else totals[row.attempt.id] for row in trajectory]
-            returns += discounted(scores, parents_of(trajectory), rollout.turns.gamma)
+            found = discounted(scores, parents_of(trajectory), rollout.turns.gamma)
+            returns += [0.0 if row.attempt is None else it for row, it in zip(trajectory, found, strict=True)]
             returns += [None] * (size - len(trajectory))  # it had ended
         changed = []
         for row, value in zip(rollout.rows, returns, strict=True):

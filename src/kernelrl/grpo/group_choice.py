@@ -1,8 +1,8 @@
 """Which groups a step learns from: tasks by a curriculum, silent groups replaced by new ones or by old ones.
 
-A group is silent when all its rewards are alike: its advantages are 0. Dynamic sampling (DAPO, arXiv 2503.14476,
-section 3.2) generates further batches until no group is silent, or `resample` batches were generated; a replay buffer
-gives back groups of hard tasks that were solved earlier.
+A group is silent when all its rewards that are compared with each other are alike: its advantages are 0. Dynamic
+sampling (DAPO, arXiv 2503.14476, section 3.2) generates further batches until no group is silent, or `resample` batches
+were generated; a replay buffer gives back groups of hard tasks that were solved earlier.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ class Generating(Protocol):
 
     @property
     def rewards_N(self) -> Tensor: ...
+
+    @property
+    def compared_N(self) -> Tensor: ...
 
     @property
     def shared(self) -> SharedRewardFunction: ...
@@ -105,13 +108,13 @@ class GroupChoice:
         batch = trainer.generated(inputs if self._curriculum is None else self._draw(trainer, num, 0))
         if not self._settings.replaces_groups:  # then a group may be shared by several ranks
             return batch
-        silent = silent_groups(trainer.rewards_N, size)
+        silent = silent_groups(trainer.rewards_N, size, trainer.compared_N)
         solved = torch.tensor(trainer.shared.solved, dtype=torch.float).view(-1, size).mean(1).tolist()
         num_silent, rounds = len(silent), 0
         while rounds < self._settings.resample and ranks.any_rank(bool(silent)):
             rounds += 1
             more = trainer.generated(self._draw(trainer, num, rounds))
-            quiet = silent_groups(trainer.rewards_N, size)
+            quiet = silent_groups(trainer.rewards_N, size, trainer.compared_N)
             fresh = [group for group in range(num // size) if group not in quiet][: len(silent)]
             if fresh:
                 shares = torch.tensor(trainer.shared.solved, dtype=torch.float).view(-1, size).mean(1).tolist()
@@ -187,14 +190,18 @@ class GroupChoiceCallback(TrainerCallback):
         self._choice.save(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
 
-def silent_groups(rewards_N: Tensor, size: int) -> list[int]:
-    """Numbers of the groups whose known rewards are all alike, or that have fewer than two.
+def silent_groups(rewards_N: Tensor, size: int, compared_N: Tensor) -> list[int]:
+    """Numbers of the groups that teach nothing: known rewards that are compared with each other are all alike.
 
     Args:
         rewards_N: (N,) NaN: left out.
+        compared_N: (N,) rows of a group with the same number are compared with each other.
     """
-    groups = rewards_N.view(-1, size)
-    known = ~groups.isnan()
-    high = groups.masked_fill(~known, -torch.inf).amax(1)
-    low = groups.masked_fill(~known, torch.inf).amin(1)
-    return torch.nonzero((known.sum(1) < 2) | (high <= low)).flatten().tolist()
+    groups, compared = rewards_N.view(-1, size), compared_N.view(-1, size)
+    teaches = torch.zeros(len(groups), dtype=torch.bool, device=groups.device)
+    for number in set(compared_N.tolist()):
+        known = ~groups.isnan() & (compared == number)
+        high = groups.masked_fill(~known, -torch.inf).amax(1)
+        low = groups.masked_fill(~known, torch.inf).amin(1)
+        teaches |= high > low
+    return torch.nonzero(~teaches).flatten().tolist()

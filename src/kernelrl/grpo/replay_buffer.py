@@ -8,6 +8,7 @@ Each rank has a buffer of its own, which is part of every checkpoint.
 from __future__ import annotations
 
 import random
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,15 @@ class ReplayBuffer:
 
     def save(self, checkpoint: Path) -> None:
         """Write this rank's buffer into the folder of a checkpoint."""
-        torch.save(self._groups, checkpoint / _file())
+        torch.save(self._groups, checkpoint / _file(ranks.rank()))
 
     def load(self, checkpoint: Path) -> None:
-        """Go on from a checkpoint."""
-        found: list[tuple[int, dict[str, Any]]] = torch.load(checkpoint / _file(), weights_only=True)
-        self._groups = found
+        """Go on from a checkpoint, also of another number of ranks: then each takes its share of the buffers."""
+        files = sorted(checkpoint.glob(_file("*")))
+        mine = [file for file in files if int(file.stem.split("-")[1]) % ranks.num_ranks() == ranks.rank()]
+        found: list[list[tuple[int, dict[str, Any]]]] = [torch.load(file, weights_only=True) for file in mine]
+        self._groups = sorted(chain(*found), key=lambda each: each[0])
 
 
-def _file() -> str:
-    return f"replay-{ranks.rank()}.pt"
+def _file(rank: int | str) -> str:
+    return f"replay-{rank}.pt"

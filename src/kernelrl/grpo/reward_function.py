@@ -153,7 +153,9 @@ class RewardFunction:
             figures |= duplicates(ids, parsed) | self._observe(step, ids, verdicts) | broken_rules(verdicts)
         for name, value in figures.items():
             log_metric(name, value)
-        self.plans = [None if score.total is None else score.plan for score in scores]
+        self.plans = [
+            None if change.reward is None else score.plan for change, score in zip(changed, scores, strict=True)
+        ]
         self.turns = [0] * len(prompts)
         weight = self.reward.plan.weight if self.reward.plan else 0.0
         return [

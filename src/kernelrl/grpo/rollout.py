@@ -183,11 +183,11 @@ class Rollout:
         return Problem(f"grpo/{name}", task, self._judging.dialect, prompt, rng, self._archive.of(task), policy.fits)
 
     def _rows_of(self, outcome: runner.Outcome) -> list[Row]:
-        """The first T answers of the trained role; of a coder those that were judged."""
+        """The first T answers of the trained role; of a coder those that were judged. A refusal is no answer."""
         paid = [
             Row(draft, self.strategy.paid_by(draft, outcome.attempts))
             for draft in outcome.drafts
-            if draft.question.role == self.turns.role
+            if draft.question.role == self.turns.role and draft.answer.failure is None
         ]
         return [row for row in paid if self.turns.role != CODER or row.attempt is not None][: self.turns.rows]
 

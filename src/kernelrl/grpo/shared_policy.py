@@ -12,6 +12,8 @@ from typing import Any
 
 from trl import GRPOTrainer
 
+from kernelrl.policies.backends.base import TOO_LONG
+from kernelrl.policies.backends.context import context_length
 from kernelrl.policies.prompts import Message, Reasoning
 from kernelrl.policies.protocol import Answer
 from kernelrl.training import ranks
@@ -31,21 +33,30 @@ class SharedPolicy:
         self.end: int = tokenizer.eos_token_id
 
     def sample(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> list[Answer]:
-        """One answer per conversation, on the main rank. The seeds are the trainer's, which its checkpoints keep."""
+        """One answer per conversation, on the main rank. The seeds are the trainer's, which its checkpoints keep.
+
+        A conversation that leaves no room for a whole completion is refused.
+        """
         prompt_ids = self.tokenize(conversations)
-        generated = self._generate(prompt_ids)
-        assert generated is not None
+        refusals = [self._too_long(len(ids)) for ids in prompt_ids]
+        short = [ids for ids, refusal in zip(prompt_ids, refusals, strict=True) if refusal is None]
+        generated = iter((self._generate(short) if short else None) or ())
         return [
-            Answer(
-                text=self._reasoning.restore(self._tokenizer.decode(ids, skip_special_tokens=True)),
-                finish="stop" if ids[-1] in self._trainer.eos_token_ids else "length",
-                token_ids=tuple(ids),
-                log_probabilities=None if log_probabilities is None else tuple(log_probabilities),
-                prompt_tokens=len(prompt),
-                completion_tokens=len(ids),
-            )
-            for prompt, (ids, log_probabilities) in zip(prompt_ids, generated, strict=True)
+            self._answer(len(prompt), *next(generated))
+            if refusal is None
+            else Answer(failure=TOO_LONG, refused=refusal)
+            for prompt, refusal in zip(prompt_ids, refusals, strict=True)
         ]
+
+    def _answer(self, prompt_tokens: int, ids: list[int], log_probabilities: list[float] | None) -> Answer:
+        return Answer(
+            text=self._reasoning.restore(self._tokenizer.decode(ids, skip_special_tokens=True)),
+            finish="stop" if ids[-1] in self._trainer.eos_token_ids else "length",
+            token_ids=tuple(ids),
+            log_probabilities=None if log_probabilities is None else tuple(log_probabilities),
+            prompt_tokens=prompt_tokens,
+            completion_tokens=len(ids),
+        )
 
     def serve(self) -> None:
         """Generate what the main rank asks for, until it dismisses this one."""
@@ -67,9 +78,18 @@ class SharedPolicy:
 
     def fits(self, messages: list[Message]) -> bool:
         """Whether a whole completion has room behind the conversation, in the model's context."""
-        config: Any = self._trainer.accelerator.unwrap_model(self._trainer.model).config
-        room: int = config.max_position_embeddings - (self._trainer.max_completion_length or 0)
-        return len(self.tokenize([messages])[0]) <= room
+        return self._too_long(len(self.tokenize([messages])[0])) is None
+
+    def _too_long(self, num_tokens: int) -> str | None:
+        """Why a conversation of so many tokens leaves no room for a whole completion; None: it does."""
+        length = context_length(self._trainer.accelerator.unwrap_model(self._trainer.model).config)
+        longest = self._trainer.max_completion_length or 0
+        if length is None or num_tokens + longest <= length:
+            return None
+        return (
+            f"the conversation has {num_tokens} tokens, and with grpo.trainer.max_completion_length={longest} for the "
+            f"answer that is more than the model's context of {length}"
+        )
 
     def _generate(self, prompt_ids: list[list[int]] | None) -> list[Generated] | None:
         """Completions of the prompts of the main rank, on every rank; None: it has no more."""

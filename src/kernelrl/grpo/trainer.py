@@ -36,6 +36,8 @@ class KernelGRPOTrainer(GRPOTrainer):
     """Chooses tasks and replaces silent groups; None: tasks come in the sampler's order, and every group is kept."""
     rewards_N: Tensor
     """(N,) What this rank's rows of the last batch earned; NaN: left out."""
+    compared_N: Tensor
+    """(N,) Rows of a group with the same number are compared with each other."""
     _rewards: Tensor
     _scored_s = 0.0
     """Of generating and scoring all batches of this step so far: with `groups.resample` there are several."""
@@ -66,12 +68,17 @@ class KernelGRPOTrainer(GRPOTrainer):
         totals = (self._rewards * self.reward_weights.to(self._rewards.device)).nansum(1)
         totals[self._rewards.isnan().all(1)] = torch.nan
         self.rewards_N = totals[mine]
+        self.compared_N = self._compared()[mine]
         self._set_advantages(output, mine)
         return output
 
     def _calculate_rewards(self, *args: Any) -> Tensor:
         self._rewards = super()._calculate_rewards(*args)
         return self._rewards
+
+    def _compared(self) -> Tensor:
+        """`compared_N` of all ranks: here whole groups are."""
+        return torch.zeros(len(self._rewards), dtype=torch.long, device=self._rewards.device)
 
     def _set_advantages(self, output: dict[str, Tensor], mine: slice) -> None:
         """Change the advantages that TRL computed.

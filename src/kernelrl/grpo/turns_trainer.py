@@ -14,6 +14,11 @@ class TurnsGRPOTrainer(KernelGRPOTrainer):
 
     baseline: Baseline = "group"
 
+    def _compared(self) -> Tensor:
+        if self.baseline != "turn_leave_one_out":
+            return super()._compared()
+        return torch.tensor(self.shared.turns, device=self._rewards.device)
+
     def _set_advantages(self, output: dict[str, Tensor], mine: slice) -> None:
         assert self.num_generations is not None and self.model is not None
         if self.baseline != "group" and self.model.training:

@@ -253,7 +253,7 @@ def _make_problems(cfg: DictConfig, settings: SearchSettings, rows: list[dict[st
     for row in rows:
         task = Task.model_validate_json(row["task"])
         if not began:
-            before.add(task, list(shared.of(task)))
+            before.add(task, [each for each in shared.of(task) if each.verdict.dialect == cfg.dialect])
         problems.append(
             Problem(
                 id=f"search/{task.id}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class Exemplar(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
-    """Of the record that it comes from."""
+    """Of the record that it comes from; in training `grpo/STEP/…`, the answer's within the step."""
     source: str
     verdict: Verdict
 
@@ -131,6 +131,17 @@ class Archive:
             known = self.of(task)
             known.add(exemplars)
             write_atomically(self._path(task), _EXEMPLARS.dump_json(list(known)))
+
+    def forget(self, is_forgotten: Callable[[Exemplar], bool]) -> None:
+        """Drop kernels of all tasks. Those that had to go for them do not come back."""
+        if not self.folder.exists():
+            return
+        with self._locked():
+            for path in sorted(self.folder.glob("*.json")):
+                known = _EXEMPLARS.validate_json(path.read_bytes())
+                kept = [each for each in known if not is_forgotten(each)]
+                if len(kept) < len(known):
+                    write_atomically(path, _EXEMPLARS.dump_json(kept))
 
     def _path(self, task: Task) -> Path:
         return self.folder / f"{task.digest[:32]}.json"

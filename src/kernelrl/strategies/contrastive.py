@@ -6,7 +6,7 @@ kernel within it uniformly. The policy is asked for performance analysis, then d
 
 What differs here: a bucket is 10 % of the score wide, whatever the task; the score is 0.3 plus the lower confidence
 bound of the speedup; as long as the archive has fewer than two buckets with right kernels, the policy is asked without
-exemplars.
+exemplars; in training each answer of a group has exemplars, and so a prompt, of its own.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ Sources: Kevin-32B (arXiv 2507.11948): up to T turns; of earlier turns the chain
 and what the policy says of it are kept; Dr. Kernel (arXiv 2602.05885): the same with a profile in the feedback. Trained
 with `R_t = sum_{i>=t} gamma^(i-t) s_i` (`grpo/returns.py`).
 
-What differs here: feedback names the first error alone, and the machine's limit; a trajectory may stop at a speedup
-that is good enough; where a conversation outgrows the context, its oldest turns go first, and are counted.
+What differs here: no summary is asked for; feedback names the first error alone, and the machine's limit; a trajectory
+may stop at a speedup that is good enough; where a conversation outgrows the context, its oldest turns go first, and are
+counted.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class Refine(Strategy):
         return [*problem.prompt, *turns]
 
     def _stops(self, attempt: Attempt) -> bool:
+        if attempt.draft.answer.failure is not None:  # there is nothing to go on from
+            return True
         speedup = attempt.verdict.speedup if attempt.verdict.correct else None
         return self.stop_at is not None and speedup is not None and speedup.low >= self.stop_at
 

@@ -31,6 +31,10 @@ from kernelrl.verdict import Verdict
 REFUSED = "refused"
 """`Verdict.protocol` of a draft that a screen refused: nothing is known about it, and it cost no candidate."""
 
+FRUITLESS = 256
+"""Answers in a row of which no candidate came, after which a strategy is not started anew where only candidates and
+device seconds are limited: a verifier or a screen that refuses everything would never let that budget be spent."""
+
 KEPT = "what was answered is kept, and the same command asks for the rest"
 
 log = logging.getLogger(__name__)
@@ -106,14 +110,19 @@ def run(setting: Setting, problems: Sequence[Problem], journal: Log[Entry], ledg
         UserError: a policy cannot be asked, or has left questions without an answer. Nothing is lost: the same run goes
             on from there.
     """
-    answers = {entry.id: entry.answer for entry in journal}
-    heard = {entry.role for entry in journal if entry.answer.failure is None}
+    answers: dict[str, Answer] = {}
+    asked: dict[str, int] = {}
+    heard: set[str] = set()
+    for entry in journal:
+        answers[entry.id], asked[entry.id] = entry.answer, hash((entry.role, entry.prompt))
+        if entry.answer.failure is None:
+            heard.add(entry.role)
     verdicts = {record.id: record.verdict for record in ledger}
     waiting = list(reversed(problems))
     active: list[_Work] = []
     while waiting or active:
         while waiting and len(active) < setting.concurrency:
-            active.append(_Work(setting, waiting.pop()))
+            active.append(_Work(setting, waiting.pop(), asked))
         _ask_all(setting, [work for work in active if isinstance(work.request, Ask)], answers, heard, journal)
         _judge_all(setting, [work for work in active if isinstance(work.request, Judge)], verdicts, ledger)
         for work in active:
@@ -123,29 +132,42 @@ def run(setting: Setting, problems: Sequence[Problem], journal: Log[Entry], ledg
 
 
 class _Work:
-    """One problem that is being worked on."""
+    """One problem that is being worked on.
 
-    def __init__(self, setting: Setting, problem: Problem):
+    Args:
+        asked: what the answers of an earlier run were to, by their ids.
+    """
+
+    def __init__(self, setting: Setting, problem: Problem, asked: Mapping[str, int]):
         self.setting = setting
+        self._asked = asked
         self.outcome = Outcome(problem)
         self.request: Ask | Judge | None = None
         """What waits to be done; None: nothing more."""
         self._turns: Turns[None] = setting.strategy.turns(problem)
         self._num_answered = 0
         """Answers when the strategy was last started."""
+        self._judged_at = 0
+        """Answers when a candidate was last judged."""
         if isinstance(coder := setting.policies[CODER], Backend):
             problem.fits = _both(problem.fits, coder)
         self._advance(None)
 
     def questions(self) -> list[tuple[str, Question]]:
-        """The questions that wait, as far as the budget allows, with the ids of their answers."""
+        """The questions that wait, as far as the budget allows, with the ids of their answers.
+
+        Where the smaller budget of an earlier run allowed fewer of them, and it asked something else after those, it is
+        as many again: the answers to what it asked next would be taken for those to the rest.
+        """
         assert isinstance(self.request, Ask)
         spent, budget = self.outcome.spent, self.setting.budget
         granted = list(self.request.questions[: spent.left_to_ask(budget)])
         kernels = [index for index, question in enumerate(granted) if question.role == CODER]
         if len(kernels) > (most := spent.left_to_judge(budget)):  # what could not be judged is not written
             granted = granted[: kernels[most]]
-        return [(f"{self.outcome.problem.id}/{spent.completions + n}", each) for n, each in enumerate(granted)]
+        found = [(f"{self.outcome.problem.id}/{spent.completions + n}", each) for n, each in enumerate(granted)]
+        others = [n for n, (id, each) in enumerate(found) if id in self._asked and self._asked[id] != _hash(each)]
+        return found[: others[0]] if others and others[0] > 0 else found
 
     def drafts(self) -> list[Draft]:
         """The drafts that wait, as far as the budget allows."""
@@ -165,6 +187,7 @@ class _Work:
         for attempt in attempts:
             if attempt.verdict.protocol != REFUSED:
                 outcome.spent.add_verdict(attempt.verdict)
+                self._judged_at = outcome.spent.completions
             outcome.attempts.append(attempt)
             outcome.history.append(Spent(**outcome.spent.to_json()))
         outcome.problem.archive.add([attempt.exemplar for attempt in attempts if attempt.exemplar is not None])
@@ -180,7 +203,7 @@ class _Work:
             self.request = self._turns.send(result)
         except StopIteration:
             answered = sum(draft.answer.failure is None for draft in self.outcome.drafts)
-            if not self.setting.repeat or answered == self._num_answered:
+            if not self.setting.repeat or answered == self._num_answered or self._is_fruitless():
                 self._end()
                 return
             self._num_answered = answered
@@ -194,6 +217,14 @@ class _Work:
                 self._advance([])
             else:
                 self._end()
+
+    def _is_fruitless(self) -> bool:
+        """Whether nothing comes of more answers, and no budget would end them."""
+        budget, number = self.setting.budget, self.outcome.spent.completions - self._judged_at
+        if number < FRUITLESS or any(it is not None for it in (budget.completions, budget.tokens, budget.cost)):
+            return False
+        log.warning("task %s: no candidate came of the last %d answers; given up", self.outcome.problem.task.id, number)
+        return True
 
     def _end(self) -> None:
         self._turns.close()
@@ -314,6 +345,11 @@ def _record(setting: Setting, attempt: Attempt) -> Record:
         parent=attempt.parent.id if attempt.parent else None,
         **attempt.fields,
     )
+
+
+def _hash(question: Question) -> int:
+    """Of what is in the journal of a question."""
+    return hash((question.role, to_text(question.messages)))
 
 
 def _seed(seed: int, id: str) -> int:

@@ -17,9 +17,16 @@ log = logging.getLogger(__name__)
 
 
 def keep_short_prompts(
-    rows: list[Row], tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, max_length: int | None
+    rows: list[Row],
+    tokenizer: PreTrainedTokenizerBase,
+    settings: ModelSettings,
+    max_length: int | None,
+    name: str = "grpo.max_prompt_length",
 ) -> list[Row]:
     """The rows whose `prompt` has at most so many tokens; None: all.
+
+    Args:
+        name: of the limit, in messages.
 
     Raises:
         UserError: there are none.
@@ -28,7 +35,7 @@ def keep_short_prompts(
     def text(row: Row) -> str:
         return render(tokenizer, row["prompt"], settings.chat_template_kwargs)
 
-    return _keep_short(rows, tokenizer, text, max_length, "grpo.max_prompt_length")
+    return _keep_short(rows, tokenizer, text, max_length, name)
 
 
 def keep_short_conversations(
