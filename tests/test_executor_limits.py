@@ -96,8 +96,10 @@ __attribute__((section ("x")))"""
 def test_an_include_is_found_wherever_a_directive_may_stand() -> None:
     text = (
         'a # include "x"\n \t%: /* */ include /**/ "secret"\n#include <cmath> // why\n#include "cmath\n"#include <y>"'
+        "\n??=include <dlfcn.h>\n??=inc??/\nlude <unistd.h>"
     )
-    assert _cpp_text.forbidden_includes(text) == ['#include "secret"', '#include "cmath']
+    found = ['#include "secret"', '#include "cmath', "#include <dlfcn.h>", "#include <unistd.h>"]
+    assert _cpp_text.forbidden_includes(text) == found
     assert "secret" not in _cpp_text.without_includes(text) and "include <y>" in _cpp_text.without_includes(text)
 
 
@@ -137,9 +139,20 @@ DEEDS = {
     "half a message": ("os.write(3, struct.pack('!I', 1000) + b'{'), signal.pause()", "timeout"),
     "brackets for a message": ("os.write(3, struct.pack('!I', 100000) + b'[' * 100000), signal.pause()", "killed"),
     "forgets its parent": ("ctypes.CDLL(None).prctl(1, 0) == 0 or signal.pause()", "timeout"),
+    "hides from the executor": ("ctypes.CDLL(None).prctl(4, 0) == 0 or signal.pause()", "timeout"),
+    "locks a library": ("fcntl.flock(os.open(torch.__file__, os.O_RDONLY), fcntl.LOCK_EX)", "runtime_error"),
+    "locks a part of a library": (
+        "fcntl.lockf(os.open(torch.__file__, os.O_RDONLY), fcntl.LOCK_SH)",
+        "runtime_error",
+    ),
+    "has others wait for a library": (
+        "fcntl.fcntl(os.open(torch.__file__, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)",
+        "runtime_error",
+    ),
+    "a call that no list has": ("ctypes.CDLL(None).syscall(462, 0, 0, 0) == -1 and signal.pause()", "timeout"),
 }
 DOES = """
-import ctypes, os, resource, signal, struct, time
+import ctypes, fcntl, os, resource, signal, struct, time
 import torch
 from torch import nn
 

@@ -87,8 +87,9 @@ def _blank(part: bytes) -> bytes:
 
 
 def _parts(text: str) -> Iterator[tuple[str, bytes]]:
-    """The text in pieces: `code`, `comment` and `string`. Continued lines are joined and digraphs replaced."""
-    data = _SPLICE.sub(b"", text.encode("utf-8", "replace")).replace(b"%:", b"#")
+    """The text in pieces: `code`, `comment` and `string`. Lines are joined, digraphs and trigraphs replaced."""
+    data = text.encode("utf-8", "replace").replace(b"??/", b"\\").replace(b"??=", b"#")
+    data = _SPLICE.sub(b"", data).replace(b"%:", b"#")
     begin = position = 0
     while lexeme := _LEXEME.search(data, position):
         start, position = lexeme.span()

@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 import time
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,8 +100,16 @@ class Compilers:
         return Compiled(False, shorten(text) if shortened else text, seconds)
 
 
+def printable(text: str) -> str:
+    """The text with what would command a terminal, or turn the order of letters, written out (`\\x1b`, `\\u202e`)."""
+    return "".join(
+        each if each in "\n\t" or unicodedata.category(each)[0] != "C" else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
 def shorten(text: str, limit: int = MAX_LOG_CHARS) -> str:
-    """The text, with its middle left out where it is longer than `limit` characters."""
-    if len(text) <= limit:
-        return text
-    return f"{text[: limit * 3 // 4]}\n… {len(text) - limit} characters …\n{text[-limit // 4 :]}"
+    """The text as `printable` gives it, with its middle left out where it is longer than `limit` characters."""
+    if len(text) > limit:
+        text = f"{text[: limit * 3 // 4]}\n… {len(text) - limit} characters …\n{text[-limit // 4 :]}"
+    return printable(text)

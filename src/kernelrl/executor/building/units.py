@@ -15,7 +15,8 @@ ALLOWED_FLAG = re2.compile(
     r"-(O[0-3sz]|Ofast|g0?|w|W[a-z0-9-]+|pthread|lm|lgomp|f[a-z0-9-]+|fvect-cost-model=\w+|ffp-contract=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
     r"|std=(c|gnu)\+\+\w+|D\w+(=\w*)?|shared|fPIC)"
 )
-FORBIDDEN_FLAG = re2.compile(r"-f(no-plt|plugin|profile|dump)")
+FORBIDDEN_FLAG = re2.compile(r"-f(no-plt|plugin|profile|dump|directives-only|preprocessed)")
+"""Flags that load, write or read other files, or with which the preprocessor shows another text than is compiled."""
 _NAME = re2.compile(r"[A-Za-z_]\w{0,99}")
 CUDA_FLAGS = ("-std=c++17", "-O3", "--expt-relaxed-constexpr", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 ALLOWED_CUDA_FLAG = re2.compile(

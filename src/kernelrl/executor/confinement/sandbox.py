@@ -6,9 +6,7 @@ offers is used; `confine` names those that hold, and `kernelrl doctor` shows the
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import errno
 import os
 import resource
 import signal
@@ -17,14 +15,10 @@ import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import landlock
 
-try:
-    import pyseccomp as seccomp
-except (ImportError, OSError, RuntimeError):  # there is no libseccomp
-    seccomp = None
+from kernelrl.executor.confinement.system_calls import filter_candidate, filter_other
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
@@ -33,7 +27,6 @@ _CLONE_NEWIPC = 0x08000000
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWPID = 0x20000000
 _CLONE_NEWNET = 0x40000000
-_CLONE_THREAD = 0x00010000
 _MS_BIND, _MS_REC = 0x1000, 0x4000
 _MNT_DETACH = 0x2
 _SYS_PIVOT_ROOT, _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 155, 442, -100, 0x8000
@@ -41,43 +34,7 @@ _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOEXEC = 0x1, 0x8
 _PR_SET_PDEATHSIG = 1
 _PR_SET_TSC, _PR_TSC_ENABLE, _PR_TSC_SIGSEGV = 26, 1, 2
 _PR_SET_NO_NEW_PRIVS = 38
-
-# What a kernel never needs. They answer EPERM rather than kill, because libraries probe some of them.
-_DENIED = (
-    "ptrace process_vm_readv process_vm_writev kcmp pidfd_open pidfd_getfd "
-    "pidfd_send_signal socket socketpair connect bind listen accept accept4 bpf perf_event_open mount "
-    "umount2 pivot_root chroot unshare setns move_mount mount_setattr fsopen fsmount open_tree setsid setpgid "
-    "keyctl add_key request_key io_uring_setup io_uring_enter io_uring_register memfd_create shmget shmat msgget "
-    "semget mq_open userfaultfd personality sched_setaffinity sched_setscheduler sched_setattr setpriority "
-    "ioprio_set reboot swapon swapoff init_module finit_module kexec_load settimeofday clock_settime "
-    "adjtimex clock_adjtime quotactl name_to_handle_at open_by_handle_at memfd_secret process_madvise "
-    "set_mempolicy migrate_pages move_pages timer_create chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat "
-    "utime utimes futimesat utimensat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mknod mknodat"
-).split()
-_CHILDREN = ("execve", "execveat", "fork", "vfork")
-_SIGNALS_BY_FILE = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902, 0x5452)}
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX; FIOSETOWN, SIOCSPGRP, FIOASYNC: they have the kernel signal other processes."""
-_PROT_WRITE, _PROT_EXEC, _MAP_ANONYMOUS = 0x2, 0x4, 0x20
-_MAP_FIXED_PRIVATE_ANONYMOUS = 0x10 | 0x02 | _MAP_ANONYMOUS
-_CLOCKS = (
-    "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getrusage adjtimex clock_adjtime "
-    "alarm setitimer getitimer timer_create timer_settime timer_gettime timerfd_create timerfd_settime timerfd_gettime "
-    "poll ppoll select pselect6 epoll_wait epoll_pwait epoll_pwait2 recvmmsg rt_sigtimedwait io_setup futex_wait "
-    "futex_waitv syslog"
-).split()
-"""What tells the time or waits for it. A candidate that calls one gets SIGSYS, so that the verdict can name it."""
-_NEAR_CLOCKS = ("sysinfo", "pipe", "pipe2", "setsockopt", "setrlimit")
-"""Uptime, times of the last write, timeouts. They answer EPERM: `qsort` asks `sysinfo` for the size of memory."""
-_FUTEX_COMMAND, _FUTEX_WAITS = 0x7F, (0, 6, 9, 11, 13)
-"""FUTEX_WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI and LOCK_PI2, whose fourth argument is a time."""
-_ARCH_MAP_VDSO = (0x2001, 0x2002, 0x2003)
-_LOG = (1, 2)
-"""Descriptors of the only file that a candidate's process writes to."""
-_FILE_TIMES = ("fstat", "newfstatat", "statx", "dup", "dup2", "dup3")
-"""With a descriptor first: what tells when its file was written to, or gives it another number."""
-_DUPLICATE = (0, 1030)
-"""F_DUPFD and F_DUPFD_CLOEXEC."""
-_TO_A_PROCESS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+_MAP_FIXED_PRIVATE_ANONYMOUS = 0x10 | 0x02 | 0x20
 
 
 _RIGHTS_OF_FILES = (
@@ -176,7 +133,7 @@ def confine(
     _drop_capabilities()
     if _restrict_files((*files, *readable), scratch if modules is None else None, may_exec, cuda):
         layers.append("landlock")
-    if filtered and _filter_system_calls(may_exec, sealed=sealed and modules is not None, timeless=timeless):
+    if filtered and (filter_other(may_exec) if modules is None else filter_candidate(sealed)):
         layers.append("seccomp")
         if timeless and alone:
             layers.append("clock")
@@ -380,79 +337,3 @@ def _restrict_files(readable: tuple[str, ...], writable: Path | None, may_exec: 
 def _allow(rules: landlock.Ruleset, path: str, rights: landlock.FSAccess) -> None:
     """Allow access below a path. The kernel refuses a rule that gives a file the rights of a folder."""
     rules.allow(path, rules=rights if os.path.isdir(path) else rights & _RIGHTS_OF_FILES)
-
-
-def _filter_system_calls(may_exec: bool, sealed: bool, timeless: bool) -> bool:
-    if seccomp is None:
-        return False
-    try:
-        rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
-        denied = seccomp.ERRNO(errno.EPERM)
-        if timeless:
-            _refuse_clocks(rules, denied)
-        for name in (*_DENIED, *(() if may_exec else _CHILDREN)):
-            if not (timeless and name in _CLOCKS):
-                _add_if_known(rules, denied, name)
-        for name in _TO_A_PROCESS:
-            rules.add_rule(denied, name, seccomp.Arg(0, seccomp.NE, os.getpid()))
-        for name, commands in _SIGNALS_BY_FILE.items():
-            for command in commands:
-                rules.add_rule(denied, name, seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, command))
-        rules.add_rule(denied, "tkill")
-        rules.add_rule(denied, "prctl", seccomp.Arg(0, seccomp.EQ, _PR_SET_PDEATHSIG))  # it dies with its parent
-        rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
-        if sealed:
-            _forbid_executable_memory(rules, denied)
-        if not may_exec:
-            rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
-        rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags are in memory: glibc falls back to clone
-        rules.load()
-    except (RuntimeError, OSError):
-        return False
-    return True
-
-
-def _add_if_known(rules: Any, action: Any, name: str) -> None:
-    with contextlib.suppress(
-        RuntimeError, ValueError, OSError
-    ):  # this architecture or libseccomp does not know the call
-        rules.add_rule(action, name)
-
-
-def name_of_call(number: int) -> str:
-    """Name of a system call by which a candidate reaches for a clock."""
-    names = (*_CLOCKS, "futex", "prctl", "arch_prctl")
-    known = (name for name in names if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) == number)
-    return next(known, str(number))
-
-
-def _refuse_clocks(rules: Any, denied: Any) -> None:
-    for name in _CLOCKS:
-        _add_if_known(rules, seccomp.TRAP, name)
-    for name in _NEAR_CLOCKS:
-        _add_if_known(rules, denied, name)
-    for command in _FUTEX_WAITS:
-        timed = seccomp.Arg(3, seccomp.NE, 0)
-        rules.add_rule(seccomp.TRAP, "futex", seccomp.Arg(1, seccomp.MASKED_EQ, _FUTEX_COMMAND, command), timed)
-    for code in _ARCH_MAP_VDSO:
-        rules.add_rule(seccomp.TRAP, "arch_prctl", seccomp.Arg(0, seccomp.MASKED_EQ, 0xFFFFFFFF, code))
-    rules.add_rule(seccomp.TRAP, "prctl", seccomp.Arg(0, seccomp.MASKED_EQ, 0xFFFFFFFF, _PR_SET_TSC))
-    rules.add_rule(denied, "prlimit64", seccomp.Arg(2, seccomp.NE, 0))  # a limit of CPU time sends a signal
-    for log in _LOG:
-        descriptor = seccomp.Arg(0, seccomp.MASKED_EQ, 0xFFFFFFFF, log)
-        for name in _FILE_TIMES:
-            rules.add_rule(denied, name, descriptor)
-        for command in _DUPLICATE:
-            rules.add_rule(denied, "fcntl", descriptor, seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, command))
-
-
-def _forbid_executable_memory(rules: Any, denied: Any) -> None:
-    """No memory becomes executable, but that of files that nobody can write to and nothing is written to."""
-    executable = seccomp.Arg(2, seccomp.MASKED_EQ, _PROT_EXEC, _PROT_EXEC)
-    writable = seccomp.Arg(2, seccomp.MASKED_EQ, _PROT_EXEC | _PROT_WRITE, _PROT_EXEC | _PROT_WRITE)
-    rules.add_rule(denied, "mmap", executable, seccomp.Arg(3, seccomp.MASKED_EQ, _MAP_ANONYMOUS, _MAP_ANONYMOUS))
-    rules.add_rule(denied, "mmap", writable)
-    rules.add_rule(denied, "mprotect", executable)
-    rules.add_rule(denied, "pkey_mprotect", executable)
-    rules.add_rule(denied, "mremap")  # it would let executable memory grow over the closed pages that follow it
-    rules.add_rule(denied, "remap_file_pages")

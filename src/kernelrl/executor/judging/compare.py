@@ -327,11 +327,15 @@ def _root_mean_square(values: torch.Tensor) -> float:
     return norm / math.sqrt(max(values.numel(), 1))
 
 
-def form_error(trial: int, inputs: str, index: int, native: dict[str, Any], described: Any) -> TrialError | None:
+def form_error(
+    trial: int, inputs: str, index: int, native: dict[str, Any], described: Any, lays_out: bool
+) -> TrialError | None:
     """What is wrong with an output's description, before its memory is read. The description is hostile data.
 
     Args:
         native: the description of the reference's.
+        lays_out: the reference writes data in another order of dimensions: its outputs' order, or the usual one of a
+            contiguous tensor, must be kept. Otherwise any order will do.
     """
     if not isinstance(described, dict):
         return TrialError(trial=trial, kind="type", inputs=inputs, message="the output is not described")
@@ -353,6 +357,8 @@ def form_error(trial: int, inputs: str, index: int, native: dict[str, Any], desc
         return error("layout", described.get("layout"), "strided")
     if stride != native["stride"] and not _is_dense(native["shape"], stride):
         return error("layout", f"stride {stride}", "a dense tensor")
+    if lays_out and not any(_same_order(shape, stride, order) for order in (native["stride"], _contiguous(shape))):
+        return error("layout", f"stride {stride}", f"stride {_contiguous(shape)}, as `contiguous()` gives it")
     if not isinstance(described.get("pointer"), int) or described["pointer"] < 0:
         return error("layout", described.get("pointer"), "an address")
     return None
@@ -368,3 +374,13 @@ def _is_dense(shape: list[int], stride: list[Any]) -> bool:
             return False
         step *= max(length, 1)
     return True
+
+
+def _contiguous(shape: list[int]) -> list[int]:
+    """The strides of a contiguous tensor."""
+    return [math.prod(max(length, 1) for length in shape[place + 1 :]) for place in range(len(shape))]
+
+
+def _same_order(shape: list[int], stride: list[int], other: list[int]) -> bool:
+    """Whether two strides mean the same: those of dimensions of length one mean nothing."""
+    return all(step == wanted for length, step, wanted in zip(shape, stride, other, strict=True) if length > 1)

@@ -49,8 +49,9 @@ def broke_off(error: ProcessFailure, when: str, timeout: float, found: Findings,
 
 def blame(error: Exception, process: Process, found: Findings) -> Exception:
     """Whose fault an error is that nobody foresaw: what a candidate can provoke must not pass for a broken machine."""
-    if isinstance(error, OSError) and process.alive:  # a full disk, say
-        return error
+    about = str(error.filename or "") if isinstance(error, OSError) else ""
+    if isinstance(error, OSError) and process.alive and not about.startswith(f"/proc/{process.pid}"):
+        return error  # a full disk, say; a process that hides itself from the executor has done so by itself
     found.final = False
     if process.alive:
         traceback.print_exception(error)  # on the service's own log: it may as well be a mistake in this program

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kernelrl.executor.api import ExecutorSettings, Request
 from kernelrl.executor.building.builder import Built
-from kernelrl.executor.building.compilers import shorten
+from kernelrl.executor.building.compilers import printable, shorten
 from kernelrl.stats import median_interval
 from kernelrl.verdict import (
     Build,
@@ -216,7 +216,9 @@ class Findings:
             stage=self.stage,
             dialect=request.dialect,
             device=settings.device,
-            violations=tuple(self.violations),
+            violations=tuple(
+                each.model_copy(update={"evidence": printable(each.evidence)}) for each in self.violations
+            ),
             errors=tuple(self.errors),
             trials=self.trials,
             reference_ms=reference_ms,
@@ -240,7 +242,7 @@ class Findings:
             build=build,
             gpu_builds=tuple(self.gpu_builds),
             feedback=shorten(feedback.strip()),
-            log=self.log,
+            log=printable(self.log),
             protocol=settings.protocol,
             interpreted=request.dialect == "triton" and settings.device == "cpu" and self.trials > 0,
             seconds=seconds,

@@ -20,6 +20,8 @@ _UNSTABLE = frozenset(
 """Operators whose integer outputs are not determined where values are equal."""
 _MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isinf nansum nanmedian".split())
 """Operators of tasks that say what becomes of NaN and infinity. Others are found out by trying one NaN."""
+_LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())
+"""Operators that may write data in another order of dimensions, as `contiguous` and `reshape` do by `clone`."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Habits:
     """It says what becomes of NaN or infinity."""
     only_moves: bool
     """It moves, converts or compares data, and computes nothing."""
+    lays_out: bool
+    """It writes data in another order of dimensions, so the order of its outputs is part of the work."""
     not_finite: set[str]
     """Which of NaN and infinity are among its outputs."""
     returns_input: bool
@@ -69,6 +73,7 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
         sorts=False,
         minds_not_finite=minds_not_finite,
         only_moves=only_moves(operators - set(native["idle"])),
+        lays_out=bool(_LAYS_OUT & operators),
         not_finite=not_finite,
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),
         changes_state=changes_state,

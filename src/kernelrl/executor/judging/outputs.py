@@ -158,7 +158,8 @@ class Outputs:
             return [], [TrialError(trial=trial, kind="count", inputs=case.inputs, message=message)]
         outputs, errors = [], []
         for index, (native, item) in enumerate(zip(case.outputs, described, strict=True)):
-            error = compare.form_error(trial, case.inputs, index, native, item)
+            lays_out = self._reference.habits.lays_out
+            error = compare.form_error(trial, case.inputs, index, native, item, lays_out)
             if error is None:
                 try:
                     at = item | {"pointer": readable[index]["pointer"]}

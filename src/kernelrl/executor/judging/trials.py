@@ -19,6 +19,8 @@ MAX_ASKED_AGAIN = 6
 """Calls in turn whose outputs lie in memory that was not filled before: honest ones have one or two."""
 MAX_ITEMS = 16
 """Elements that one call may fetch from tensors one by one: beyond that, Python does the kernel's work."""
+MOST_OPERATORS = 1 << 31
+"""More of one operator no call makes."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def judge_operators(own: CandidateProcess, reply: dict[str, Any]) -> None:
     operators, share = reply.get("operators"), reply.get("library_share")
     if not (
         isinstance(operators, dict)
-        and all(isinstance(count, int) for count in operators.values())
+        and all(isinstance(count, int) and 0 < count < MOST_OPERATORS for count in operators.values())
         and (share is None or isinstance(share, float))
     ):
         raise own.violation("forged_message", "an answer without the record of operators")

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernelrl.executor.confinement.sandbox import name_of_call
+from kernelrl.executor.confinement.system_calls import name_of_call
 
 NUM_BYTES = 1 << 16
 _HEAD = struct.Struct("<QQI")

@@ -1,0 +1,204 @@
+"""System calls of confined processes: a candidate makes those of a list, and a reference or tool all but another's.
+
+A candidate's list is what Python, PyTorch's plain operations, OpenMP and the channel to the referee need. Whatever
+else the kernel offers, now or later, answers EPERM: it locks files that others wait for, hides the process from the
+referee, or tells the time. A call that is a clock and nothing else ends the process, so that the verdict can name it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any
+
+try:
+    import pyseccomp as seccomp
+except (ImportError, OSError, RuntimeError):  # there is no libseccomp
+    seccomp = None
+
+_ALLOWED = (
+    "read readv pread64 preadv write writev pwrite64 open openat close close_range lseek stat lstat access faccessat "
+    "faccessat2 readlink readlinkat getcwd chdir getdents getdents64 statfs fstatfs recvmsg sendmsg recvfrom sendto "
+    "shutdown getsockname getpeername getsockopt munmap madvise brk mincore msync mlock munlock mbind get_mempolicy "
+    "exit exit_group set_robust_list get_robust_list set_tid_address rseq membarrier restart_syscall wait4 waitid "
+    "gettid getpid getppid getpgrp getpgid getsid getuid geteuid getgid getegid getresuid getresgid getgroups umask "
+    "uname getrlimit capget getrandom sched_yield sched_getaffinity sched_getparam sched_getscheduler "
+    "sched_get_priority_max sched_get_priority_min getpriority rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending "
+    "rt_sigsuspend sigaltstack pause"
+).split()
+"""What a candidate's process may call with any arguments."""
+_FCNTL = (0, 1, 2, 3, 4, 1030)
+"""F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC. Others lock and lease files, and ask for signals."""
+_IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
+"""TCGETS, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX."""
+_PRCTL = (3, 15, 16, 21, 23, 39, 0x53564D41)
+"""PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_GET_SECCOMP, PR_CAPBSET_READ, PR_GET_NO_NEW_PRIVS, PR_SET_VMA."""
+_ARCH_PRCTL = (0x1002, 0x1003, 0x1021, 0x1022, 0x1023)
+"""ARCH_SET_FS, ARCH_GET_FS; the state that tile registers need: ARCH_GET_XCOMP_SUPP, _PERM, ARCH_REQ_XCOMP_PERM."""
+_FUTEX_COMMAND = 0x7F
+_FUTEX_WAKES = (1, 3, 4, 5, 7, 8, 10, 12)
+_FUTEX_WAITS = (0, 6, 9, 11, 13)
+"""FUTEX_WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI and LOCK_PI2, whose fourth argument is a time."""
+_PR_SET_PDEATHSIG, _PR_SET_TSC = 1, 26
+_ARCH_MAP_VDSO = (0x2001, 0x2002, 0x2003)
+_PROT_WRITE, _PROT_EXEC, _MAP_ANONYMOUS = 0x2, 0x4, 0x20
+_CLONE_THREAD = 0x00010000
+_CLOCKS = (
+    "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getrusage adjtimex clock_adjtime "
+    "alarm setitimer getitimer timer_create timer_settime timer_gettime timerfd_create timerfd_settime timerfd_gettime "
+    "poll ppoll select pselect6 epoll_wait epoll_pwait epoll_pwait2 recvmmsg rt_sigtimedwait io_setup futex_wait "
+    "futex_waitv syslog"
+).split()
+"""What tells the time or waits for it. A candidate that calls one gets SIGSYS, so that the verdict can name it."""
+_OF_A_FILE = ("fstat", "newfstatat", "statx", "dup", "dup2", "dup3")
+"""With a descriptor first: they tell when its file was written to, or give it another number. A candidate may not ask
+that of its log, the only file that it writes to."""
+_LOG = (1, 2)
+_DESCRIPTORS = range(3, 8)
+"""Bits of the descriptors that are no standard ones: a process has at most 256."""
+_TO_A_PROCESS = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+
+_DENIED = (
+    "ptrace process_vm_readv process_vm_writev kcmp pidfd_open pidfd_getfd "
+    "pidfd_send_signal socket socketpair connect bind listen accept accept4 bpf perf_event_open mount "
+    "umount2 pivot_root chroot unshare setns move_mount mount_setattr fsopen fsmount open_tree setsid setpgid "
+    "keyctl add_key request_key io_uring_setup io_uring_enter io_uring_register memfd_create shmget shmat msgget "
+    "semget mq_open userfaultfd personality sched_setaffinity sched_setscheduler sched_setattr setpriority "
+    "ioprio_set reboot swapon swapoff init_module finit_module kexec_load settimeofday clock_settime "
+    "adjtimex clock_adjtime quotactl name_to_handle_at open_by_handle_at memfd_secret process_madvise "
+    "set_mempolicy migrate_pages move_pages timer_create chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat "
+    "utime utimes futimesat utimensat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mknod mknodat"
+).split()
+"""What a reference, or a candidate on a GPU, never needs. It answers EPERM rather than kill: libraries probe some."""
+_CHILDREN = ("execve", "execveat", "fork", "vfork")
+_DENIED_BY_FILE = {"fcntl": (8, 10, 15, 1024), "ioctl": (0x8901, 0x8902, 0x5452)}
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE; FIOSETOWN, SIOCSPGRP, FIOASYNC: they have the kernel signal other
+processes, or make them wait."""
+
+
+def filter_candidate(sealed: bool) -> bool:
+    """Leave this process, a candidate's on the CPU, what is on the list. Returns whether the filter holds.
+
+    Args:
+        sealed: memory that is not executable now can never become so.
+    """
+    if seccomp is None:
+        return False
+    try:
+        rules = seccomp.SyscallFilter(defaction=seccomp.ERRNO(errno.EPERM))
+        for name in _ALLOWED:
+            _add_if_known(rules, seccomp.ALLOW, name)
+        for name in _CLOCKS:
+            _add_if_known(rules, seccomp.TRAP, name)
+        _allow_by_argument(rules)
+        _allow_memory(rules, sealed)
+        rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags are in memory: glibc falls back to clone
+        rules.load()
+    except (RuntimeError, OSError):
+        return False
+    return True
+
+
+def filter_other(may_exec: bool) -> bool:
+    """Deny this process, which judges nobody, what no reference needs. Returns whether the filter holds.
+
+    Args:
+        may_exec: allow child processes and programs, which a compiler needs.
+    """
+    if seccomp is None:
+        return False
+    try:
+        rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
+        denied = seccomp.ERRNO(errno.EPERM)
+        for name in (*_DENIED, *(() if may_exec else _CHILDREN)):
+            _add_if_known(rules, denied, name)
+        for name in _TO_A_PROCESS:
+            rules.add_rule(denied, name, seccomp.Arg(0, seccomp.NE, os.getpid()))
+        for name, commands in _DENIED_BY_FILE.items():
+            for command in commands:
+                rules.add_rule(denied, name, _low_word(1, command))
+        rules.add_rule(denied, "tkill")
+        rules.add_rule(denied, "prctl", seccomp.Arg(0, seccomp.EQ, _PR_SET_PDEATHSIG))  # it dies with its parent
+        rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+        if not may_exec:
+            rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
+        rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
+        rules.load()
+    except (RuntimeError, OSError):
+        return False
+    return True
+
+
+def name_of_call(number: int) -> str:
+    """Name of a system call by which a candidate reaches for a clock."""
+    names = (*_CLOCKS, "futex", "prctl", "arch_prctl")
+    known = (name for name in names if seccomp.resolve_syscall(seccomp.Arch.NATIVE, name) == number)
+    return next(known, str(number))
+
+
+def _allow_by_argument(rules: Any) -> None:
+    """What a candidate may call with some arguments."""
+    for name, argument, values in (
+        ("ioctl", 1, _IOCTL),
+        ("prctl", 0, _PRCTL),
+        ("arch_prctl", 0, _ARCH_PRCTL),
+    ):
+        for value in values:
+            rules.add_rule(seccomp.ALLOW, name, _low_word(argument, value))
+    rules.add_rule(seccomp.TRAP, "prctl", _low_word(0, _PR_SET_TSC))
+    for value in _ARCH_MAP_VDSO:
+        rules.add_rule(seccomp.TRAP, "arch_prctl", _low_word(0, value))
+    for descriptor in _no_log():
+        for name in _OF_A_FILE:
+            rules.add_rule(seccomp.ALLOW, name, descriptor)
+        for command in _FCNTL:
+            rules.add_rule(seccomp.ALLOW, "fcntl", descriptor, _low_word(1, command))
+    for log in _LOG:
+        for command in _FCNTL[1:5]:
+            rules.add_rule(seccomp.ALLOW, "fcntl", _low_word(0, log), _low_word(1, command))
+    for command in _FUTEX_WAKES:
+        rules.add_rule(seccomp.ALLOW, "futex", seccomp.Arg(1, seccomp.MASKED_EQ, _FUTEX_COMMAND, command))
+    for command in _FUTEX_WAITS:
+        waits = seccomp.Arg(1, seccomp.MASKED_EQ, _FUTEX_COMMAND, command)
+        rules.add_rule(seccomp.ALLOW, "futex", waits, seccomp.Arg(3, seccomp.EQ, 0))
+        rules.add_rule(seccomp.TRAP, "futex", waits, seccomp.Arg(3, seccomp.NE, 0))
+    for name in ("kill", "tgkill"):
+        rules.add_rule(seccomp.ALLOW, name, seccomp.Arg(0, seccomp.EQ, os.getpid()))
+    rules.add_rule(seccomp.ALLOW, "prlimit64", seccomp.Arg(0, seccomp.EQ, 0), seccomp.Arg(2, seccomp.EQ, 0))
+    rules.add_rule(seccomp.ALLOW, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
+
+
+def _allow_memory(rules: Any, sealed: bool) -> None:
+    """No memory becomes executable, but that of files that nobody can write to and nothing is written to.
+
+    Nor is any moved (`mremap`): executable memory could grow over the closed pages that follow it.
+    """
+    if not sealed:
+        for name in ("mmap", "mprotect", "mremap"):
+            rules.add_rule(seccomp.ALLOW, name)
+        return
+    plain = seccomp.Arg(2, seccomp.MASKED_EQ, _PROT_EXEC, 0)
+    code = seccomp.Arg(2, seccomp.MASKED_EQ, _PROT_EXEC | _PROT_WRITE, _PROT_EXEC)
+    rules.add_rule(seccomp.ALLOW, "mmap", plain)
+    rules.add_rule(seccomp.ALLOW, "mmap", code, seccomp.Arg(3, seccomp.MASKED_EQ, _MAP_ANONYMOUS, 0))
+    rules.add_rule(seccomp.ALLOW, "mprotect", plain)
+
+
+def _no_log() -> Iterator[Any]:
+    """Descriptors other than 1 and 2, as conditions on a call's first argument: no condition can name two values."""
+    yield from (_low_word(0, descriptor) for descriptor in (0, 3))
+    yield from (seccomp.Arg(0, seccomp.MASKED_EQ, 1 << bit, 1 << bit) for bit in (2, *_DESCRIPTORS))
+
+
+def _low_word(argument: int, value: int) -> Any:
+    """An argument of 32 bits: the kernel does not look at those above."""
+    return seccomp.Arg(argument, seccomp.MASKED_EQ, 0xFFFFFFFF, value)
+
+
+def _add_if_known(rules: Any, action: Any, name: str) -> None:
+    with contextlib.suppress(
+        RuntimeError, ValueError, OSError
+    ):  # this architecture or libseccomp does not know the call
+        rules.add_rule(action, name)
