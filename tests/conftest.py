@@ -7,6 +7,7 @@ files, a data set and a policy. It lies in one folder, which several runs of pyt
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import subprocess
@@ -93,6 +94,15 @@ LONGEST = """slurm packaging gpu_compile executor curate ablate suite second_loo
 pipeline ranks closed_library sources teachers template hidden promises push eval grpo call_memory bound clock
 turns""".split()
 """Files that take long, the longest first: begun last, one of them would keep one worker busy and the others idle."""
+
+
+gc.disable()  # while the files of tests are imported, and with them torch and TRL: a million objects that stay
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
