@@ -26,6 +26,7 @@ from kernelrl import cli
 from kernelrl.executor import Executor, ExecutorSettings, make_executor
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for models of two layers; the executor gives its processes their own
 
 REFERENCE = """\
 import torch
@@ -90,7 +91,7 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(os.environ["KERNELRL_TESTS"])
 
 
-LONGEST = """slurm packaging gpu_compile executor curate ablate suite second_look executor_limits executor_faults
+LONGEST = """slurm executor gpu_compile packaging ray curate ablate suite second_look executor_limits executor_faults
 pipeline ranks closed_library sources teachers template hidden promises push eval grpo call_memory bound clock
 turns""".split()
 """Files that take long, the longest first: begun last, one of them would keep one worker busy and the others idle."""
