@@ -5,9 +5,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP_ARGS ?=
 # three files of tests at a time, the longest first (tests/conftest.py): a test keeps one core busy, or waits
+# (four in `test-rest`, whose tests wait most of the time; they take some 12 GB of memory)
 PYTEST := -q --dist loadfile --no-loadscope-reorder -n 3
 
-.PHONY: help setup demo test test-slow test-cluster lint gpu-check gpu-wheels clean
+.PHONY: help setup demo test test-slow test-cluster test-rest cluster-setup lint gpu-check gpu-wheels clean
 GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich google-re2
 
 help: ## show this list
@@ -31,9 +32,14 @@ test: setup ## the test suite, without what takes long: minutes
 test-slow: setup ## the tests that take long, and the candidates that `make test` leaves out
 	$(BIN)/pytest $(PYTEST) -m "slow and not gpu and not cluster"
 
-test-cluster: setup ## the same on a real Slurm and a real Ray, on this machine (needs root, slurm-wlm, munge, iproute2)
-	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev,slurm,ray,gpu]'
+test-cluster: cluster-setup ## the same on a real Slurm and a real Ray, here (needs root, slurm-wlm, munge, iproute2)
 	$(BIN)/pytest $(PYTEST) -n 2 -m cluster
+
+test-rest: cluster-setup ## test-slow and test-cluster at once, which takes little longer than either
+	$(BIN)/pytest $(PYTEST) -n 4 -m "(slow or cluster) and not gpu"
+
+cluster-setup: setup
+	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev,slurm,ray,gpu]'
 
 lint: setup ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .

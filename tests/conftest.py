@@ -7,6 +7,7 @@ files, a data set and a policy. It lies in one folder, which several runs of pyt
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from kernelrl import cli
 from kernelrl.executor import Executor, ExecutorSettings, make_executor
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for models of two layers; the executor gives its processes their own
 
 REFERENCE = """\
 import torch
@@ -89,10 +91,19 @@ def pytest_unconfigure() -> None:
         shutil.rmtree(os.environ["KERNELRL_TESTS"])
 
 
-LONGEST = """slurm packaging gpu_compile executor curate ablate suite second_look executor_limits executor_faults
+LONGEST = """slurm executor gpu_compile packaging ray curate ablate suite second_look executor_limits executor_faults
 pipeline ranks closed_library sources teachers template hidden promises push eval grpo call_memory bound clock
 turns""".split()
 """Files that take long, the longest first: begun last, one of them would keep one worker busy and the others idle."""
+
+
+gc.disable()  # while the files of tests are imported, and with them torch and TRL: a million objects that stay
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

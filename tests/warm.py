@@ -6,6 +6,7 @@ Importing TRL takes five seconds of a core, and the tests start dozens of proces
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import select
@@ -147,8 +148,12 @@ class Process:
 
 def serve(control: socket.socket) -> None:
     """Fork what is asked for, until the other end hangs up."""
+    gc.disable()  # as the command line does while it imports
     for module in IMPORTED:
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    gc.enable()
     children: dict[int, int] = {}  # pid by pidfd
     while True:
         readable, _, _ = select.select([control, *children], [], [])

@@ -6,17 +6,17 @@ Stages are imported when they run: `--help` and `doctor` do not wait for torch.
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kernelrl import __version__
 from kernelrl.errors import KernelRLError, UserError
-from kernelrl.runs.stages import STAGES
+from kernelrl.runs.stages import STAGES, imported
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -82,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     # torch's idle threads sleep: where anything else runs, spinning ones make training ten times slower
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    gc.disable()  # until the command is imported
     try:
         code = _dispatch(words)
     except KernelRLError as error:
@@ -92,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = 130
+    finally:
+        gc.enable()
     sys.exit(code)
 
 
@@ -104,7 +107,7 @@ def _dispatch(words: list[str]) -> int:
         print(f"kernelrl {__version__}")
         return 0
     if command in TOOLS:
-        tool: Callable[[list[str]], int] = import_module(TOOLS[command].module).main
+        tool: Callable[[list[str]], int] = imported(TOOLS[command].module).main
         return tool(rest)
     if command not in STAGES:
         close = difflib.get_close_matches(command, [*STAGES, *TOOLS], n=1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,8 +33,24 @@ class Stage:
 
     def run(self, cfg: DictConfig) -> Path:
         """Run it in this process. Returns its artefact."""
-        run: Callable[[DictConfig], Path] = import_module(self.module).run
+        run: Callable[[DictConfig], Path] = imported(self.module).run
         return run(cfg)
+
+
+def imported(name: str) -> ModuleType:
+    """A module, imported while the collector of garbage rests.
+
+    The libraries of training are a million objects that stay. The collector would look at them again and again while
+    they are imported (a third of the time that this takes), and whenever a trainer calls it.
+    """
+    if name in sys.modules:
+        return sys.modules[name]
+    gc.disable()
+    try:
+        return import_module(name)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 TRAINING = ("sft", "grpo")

@@ -1,9 +1,13 @@
 """Imported by the process that workers are forked from: what torch imports on first use is there before any task."""
 
-import torch
+import gc
 
-from kernelrl.data.decontamination.graph import canonical_hash
-from kernelrl.data.decontamination.trace import trace
+gc.disable()  # it would look at what is imported again and again, and all of that stays
+
+import torch  # noqa: E402
+
+from kernelrl.data.decontamination.graph import canonical_hash  # noqa: E402
+from kernelrl.data.decontamination.trace import trace  # noqa: E402
 
 PROGRAM = """\
 import torch
@@ -18,3 +22,6 @@ def get_init_inputs():
 
 torch.set_num_threads(1)
 canonical_hash(trace(PROGRAM), sizes=False)
+gc.collect()
+gc.freeze()  # a worker that looked at these objects would also copy the pages that they lie in
+gc.enable()

@@ -29,6 +29,7 @@ from kernelrl.executor.confinement.sandbox import (
 
 if __name__ == "__main__":
     leave_network()  # which only a process of one thread can: importing torch starts another
+    gc.disable()  # it would look at what is imported again and again, and all of that stays
 
 from kernelrl.executor import wire  # noqa: E402
 from kernelrl.executor.contest.operator_record import OperatorRecord  # noqa: E402
@@ -58,6 +59,7 @@ def main(control: socket.socket) -> None:
     _warm_up()
     gc.collect()
     gc.freeze()
+    gc.enable()
     wire.send(control, {"ready": True})
     news = selectors.DefaultSelector()  # children by pidfd: SIGCHLD would come whenever a child is stopped, too
     news.register(control, selectors.EVENT_READ)
@@ -120,7 +122,6 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
     """Turn this fresh child into what was asked for."""
     try:
         os.setsid()
-        gc.enable()
         match request.pop("kind"):
             case "contestant":
                 become_contestant(socket.socket(fileno=fds[0]), fds[1], fds[2], request)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import hashlib
 import json
 import os
@@ -34,6 +35,7 @@ from kernelrl.executor.processes.warming import Warming, forkserver_environment,
 from kernelrl.executor.quota import num_workers
 
 if __name__ == "__main__":
+    gc.disable()  # it would look at what is imported again and again, and all of that stays
     TOLD = json.load(sys.stdin)
     SETTINGS = ExecutorSettings.model_validate(TOLD["settings"])
     try:
@@ -405,4 +407,6 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
 
 
 if __name__ == "__main__":
+    gc.freeze()
+    gc.enable()
     main(socket.socket(fileno=int(sys.argv[1])), SETTINGS, WARMING, TOLD["secret"])
