@@ -12,8 +12,9 @@ from kernelrl.candidate import Candidate, Completion
 from kernelrl.data.graph.chain import make_task
 from kernelrl.data.graph.generate import tasks
 from kernelrl.data.graph.graph import Dials
-from kernelrl.data.teachers import make_teacher
+from kernelrl.data.teachers import make_teacher, template
 from kernelrl.data.teachers.template.levels import LEVELS
+from kernelrl.data.workers import Limits
 from kernelrl.executor.api import Request
 from kernelrl.task import Task
 
@@ -190,6 +191,18 @@ def test_the_same_task_gets_the_same_proposals():
 )
 def test_no_proposal_for_what_cannot_be_written(body):
     assert propose(task(body)) == []
+
+
+def test_a_program_that_hangs_or_crashes_while_it_is_traced_costs_only_its_own_kernels(monkeypatch):
+    monkeypatch.setattr(template, "LIMITS", Limits(timeout_s=5.0, memory_mb=8192, workers=1))
+    teacher = make_teacher(OmegaConf.create({"name": "template"}), "cpp")
+    right = task("return torch.tanh(x)")
+    bodies = ("import os; os.abort()", "while True: pass", "return torch.linalg.qr(x)[0]")
+    found = list(teacher.proposals([right, *map(task, bodies), right], "cpp"))
+    assert found == [(right, proposal) for proposal in teacher.propose(right, "cpp")] * 2
+    reasons = "its worker process died", "out of time", "no loops for aten.linalg_qr"
+    unwritten = zip(teacher.summary()["unwritten"], reasons, strict=True)
+    assert all(why.startswith(reason) for why, reason in unwritten), teacher.summary()
 
 
 def test_chains_keep_their_own_kernels_in_cpp_and_get_others_in_triton():
