@@ -58,8 +58,10 @@ def main() -> None:
     groups: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         groups[f"level {task.level}" if task.level else task.category].append(task)
-    draw = random.Random(options.seed)
-    samples = [draw.sample(group, len(group))[: options.sample] for _, group in sorted(groups.items())]
+    samples = [
+        random.Random(f"{options.seed}/{name}").sample(group, len(group))[: options.sample]
+        for name, group in sorted(groups.items())
+    ]
     in_turn = [task for row in zip_longest(*samples) for task in row if task is not None]
     teachers = [
         Best(make_teacher(compose_config("curate", [f"teacher={name}"]).teacher, options.dialect))
