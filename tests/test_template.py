@@ -162,6 +162,14 @@ def test_reasoning_counts_every_sum_and_says_what_is_only_copied():
     assert "3.1 kB more than a loop for each operator would" in tiled
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_reasoning_speaks_of_doubles_where_the_kernel_has_them(dialect):
+    for each in PROGRAMS.values():
+        for proposal in propose(each, dialect):
+            has_doubles = re.search(r"\bdouble\b|float64", proposal.source) is not None
+            assert ("kept in double" in proposal.reasoning) == has_doubles, proposal.reasoning
+
+
 def test_the_blocks_that_reasoning_states_are_those_of_the_kernel():
     fastest, *_ = propose(PROGRAMS["matmul"], "triton")
     m, n, k = (int(re.search(rf"\b{name}=(\d+)", fastest.source).group(1)) for name in "MNK")
