@@ -53,6 +53,18 @@ def propose(task, dialect="cpp"):
 
 LINEAR = "    def __init__(self, width):\n        super().__init__()\n        self.f = nn.Linear(width, 24)\n\n"
 SEQUENTIAL = LINEAR.replace("nn.Linear(width, 24)", "nn.Sequential(nn.Linear(width, 24), nn.ReLU())")
+WIDE = """\
+class Wide(nn.Module):
+    def __init__(self, width):
+        super(Wide, self).__init__()
+        self.f = nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.tanh(self.f(x))
+"""
+CLASS = LINEAR.replace("nn.Linear(width, 24)", "self.make(Wide, width)") + (
+    "    def make(self, kind, width, count=2):\n        return nn.Sequential(*[kind(width) for _ in range(count)])\n\n"
+)
 RANGES = 'SHAPE_RANGES = {"N": (2, 20)}\n'
 PROGRAMS = {
     "activation": task("return F.gelu(torch.tanh(x)) * F.softplus(x)"),
@@ -76,6 +88,11 @@ PROGRAMS = {
         "x, w",
     ),
     "resize": task('return F.interpolate(x, size=(9, 7), mode="bilinear")', "torch.randn(2, 3, 12, 12)"),
+    "running": task("return self.f(x)", init=LINEAR.replace("Linear(width, 24)", "BatchNorm1d(width)"), sizes="40"),
+    "class": task("return self.f(x)", init=CLASS, sizes="40", ranges=WIDE),
+    "extremes": task("return *torch.max(x, dim=1), torch.min(x, 0).values"),
+    "split": task("a, b = x.split([16, 24], dim=1)\n        return a.sum(1) * b[:, 0]"),
+    "constant": task("return torch.min(x, torch.tensor(0.5))"),
     "attention": task("return F.scaled_dot_product_attention(x, x, x, is_causal=True)", "torch.randn(2, 2, 20, 16)"),
     "views": task(
         "return torch.cat([x.t()[::2], y.flatten(1)[:, :12]])", "torch.randn(12, 40), torch.randn(5, 4, 6)", "x, y"
@@ -195,6 +212,7 @@ def test_the_same_task_gets_the_same_proposals():
         "return torch.linalg.qr(x)[0]",  # no loops for it
         "return x * x.sum().item()",  # depends on values
         "return x, 3",  # not a tensor
+        "return x + torch.tensor([1.0, 2.0]).sum()",  # a tensor that is written down
     ],
 )
 def test_no_proposal_for_what_cannot_be_written(body):

@@ -33,6 +33,7 @@ def _construction(source: str) -> tuple[str, str]:
     kept = _constructing(model)
     if not kept.body:
         return "", ""
+    _write_classes_in(kept, {node.name for node in tree.body if isinstance(node, ast.ClassDef)})
     needed: list[ast.stmt] = []
     wanted = loaded_names(kept)
     for node in reversed(tree.body):  # what is used is defined above
@@ -71,3 +72,22 @@ def _constructing(node: ast.ClassDef) -> ast.ClassDef:
         if ast.unparse(call.func) == "super":
             call.args = []  # `super(Model, self)` would not hold in another class
     return ast.ClassDef(node.name, node.bases, [], body, [])
+
+
+def _write_classes_in(model: ast.ClassDef, classes: set[str]) -> None:
+    """Name the class that all calls of a method give it, as in `self._make_layer(Block, 64)`, in the method itself.
+
+    A candidate constructs what it names: a class that arrives as an argument might be constructed anywhere.
+    """
+    calls = [node for node in ast.walk(model) if isinstance(node, ast.Call)]
+    for method in (item for item in model.body if isinstance(item, ast.FunctionDef) and item.name != "__init__"):
+        own = [call for call in calls if ast.unparse(call.func) == f"self.{method.name}"]
+        for place, argument in reversed([*enumerate(method.args.args[1:])]):
+            given = {ast.unparse(call.args[place]) if place < len(call.args) else "" for call in own}
+            if len(given) == 1 and given <= classes:
+                for node in ast.walk(method):
+                    if isinstance(node, ast.Name) and node.id == argument.arg:
+                        node.id = next(iter(given))
+                for call in own:
+                    del call.args[place]
+                method.args.args.remove(argument)
