@@ -57,10 +57,10 @@ WIDE = """\
 class Wide(nn.Module):
     def __init__(self, width):
         super(Wide, self).__init__()
-        self.f = nn.Linear(width, width)
+        self.dense = nn.Linear(width, width)
 
     def forward(self, x):
-        return torch.tanh(self.f(x))
+        return torch.tanh(self.dense(x))
 """
 CLASS = LINEAR.replace("nn.Linear(width, 24)", "self.make(Wide, width)") + (
     "    def make(self, kind, width, count=2):\n        return nn.Sequential(*[kind(width) for _ in range(count)])\n\n"
