@@ -55,6 +55,8 @@ LINEAR = "    def __init__(self, width):\n        super().__init__()\n        se
 SEQUENTIAL = LINEAR.replace("nn.Linear(width, 24)", "nn.Sequential(nn.Linear(width, 24), nn.ReLU())")
 WIDE = """\
 class Wide(nn.Module):
+    expansion = 1
+
     def __init__(self, width):
         super(Wide, self).__init__()
         self.dense = nn.Linear(width, width)
@@ -63,7 +65,8 @@ class Wide(nn.Module):
         return torch.tanh(self.dense(x))
 """
 CLASS = LINEAR.replace("nn.Linear(width, 24)", "self.make(Wide, width)") + (
-    "    def make(self, kind, width, count=2):\n        return nn.Sequential(*[kind(width) for _ in range(count)])\n\n"
+    "    def make(self, kind, width, count=2):\n"
+    "        return nn.Sequential(*[kind(width * kind.expansion) for _ in range(count)])\n\n"
 )
 RANGES = 'SHAPE_RANGES = {"N": (2, 20)}\n'
 PROGRAMS = {
