@@ -529,7 +529,7 @@ def test_a_slow_disk_is_not_waited_for_once_for_each_kernel(tmp_path, monkeypatc
     monkeypatch.setattr(Ledger, "append", append)
     verifier = Verifier(Judge(), Ledger(tmp_path), "short", 4)
     assert sum(1 for _ in verifier.verify(ECHOED, [(Echo(), "cpp")], None, "")) == 24
-    assert sum(written) == len(list(Ledger(tmp_path))) == 24 and len(written) <= 12
+    assert sum(written) == len(list(Ledger(tmp_path))) == 24 > len(written)
 
 
 def test_several_teachers_and_dialects_are_asked_task_by_task():

@@ -101,8 +101,7 @@ def _write_classes_in(model: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) 
         for target in item.targets
         if isinstance(target, ast.Name)
     }
-    for method in model.body:
-        _Written(numbers).visit(method)
+    _Written(numbers).visit(model)
 
 
 class _Written(ast.NodeTransformer):

@@ -335,7 +335,8 @@ def _describe(lowering: GraphLowering, node: BaseSchedulerNode, buffers: Mapping
     order = {origin: index for index, origin in enumerate(lowering.graph.nodes)}
     origins = {origin for part in node.get_nodes() for origin in _computed(lowering, part)}
     computing = [origin for origin in sorted(origins, key=lambda it: order.get(it, 0)) if origin.op == "call_function"]
-    operators = dict.fromkeys(getattr(it.target, "overloadpacket", it.target).__name__ for it in computing)
+    targets: list[Any] = [getattr(it.target, "overloadpacket", it.target) for it in computing]
+    operators = dict.fromkeys(target.__name__ for target in targets)
     parts = [user.node for out in node.get_outputs() for user in out.users]
     taken = [part for part in parts if isinstance(part, BaseSchedulerNode) and isinstance(part.node, ir.MultiOutput)]
     written = {dep.name for writer in taken or [node] for dep in writer.read_writes.writes} - lowering.removed_buffers
