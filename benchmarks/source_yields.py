@@ -1,10 +1,12 @@
 """What do the rule-based teachers make of a benchmark? Tasks read and kept, correct kernels by level and teacher.
 
-    python benchmarks/source_yields.py kernelbench KernelBench --override tasks.scale=0.01 --sample 20
-    python benchmarks/source_yields.py tritonbench TritonBench --dialect triton --failures
+    python benchmarks/source_yields.py kernelbench KernelBench --override tasks.scale=0.001 --sample 20
+    python benchmarks/source_yields.py tritonbench TritonBench --dialect triton --folder outputs/yields --minutes 60
 
-Of each group (KernelBench's level, or the task's category) a sample is judged that the seed draws. Every teacher is
-asked for its best proposal. Not covered: `teacher=paired`, whose kernels are the source's own.
+Of each group (KernelBench's level, or the task's category) a sample is judged that the seed draws, a task of each group
+in turn, so that a run that `--minutes` ends has as many of each. Every teacher is asked for its best proposal. A run
+with the same `--folder` judges only what is not in its ledger. Not covered: `teacher=paired`, whose kernels are the
+source's own.
 """
 
 from __future__ import annotations
@@ -12,20 +14,40 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import tempfile
+import time
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from pathlib import Path
 
-from omegaconf import OmegaConf
 from teacher_figures import show
 
-from kernelrl.candidate import Candidate
 from kernelrl.configs import compose_config
-from kernelrl.console import track
 from kernelrl.data import sources
-from kernelrl.data.teachers import Proposal, make_teacher
-from kernelrl.executor import Request, make_executor
+from kernelrl.data.teachers import Proposal, Teacher, make_teacher
+from kernelrl.data.verification import Verifier
+from kernelrl.executor import make_executor
+from kernelrl.records import Ledger
 from kernelrl.task import Task
 
 TEACHERS = ("template", "inductor")
+EXECUTOR = {"timing": False, "run_timeout_s": 60.0, "trials": 2, "sanitize": False}
+
+
+class Best(Teacher):
+    """The best proposal of another teacher for each task."""
+
+    def __init__(self, teacher: Teacher):
+        self.teacher, self.name, self.dialects = teacher, teacher.name, teacher.dialects
+        self.wrote: set[str] = set()
+        """Ids of the tasks that it has written a kernel for."""
+
+    def proposals(self, tasks: Iterable[Task], dialect: str) -> Iterator[tuple[Task, Proposal]]:
+        for task, proposal in self.teacher.proposals(tasks, dialect):
+            if task.id not in self.wrote:
+                self.wrote.add(task.id)
+                yield task, proposal
 
 
 def main() -> None:
@@ -36,53 +58,54 @@ def main() -> None:
     groups: defaultdict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         groups[f"level {task.level}" if task.level else task.category].append(task)
-    draw = random.Random(options.seed)
-    sample = {name: draw.sample(group, min(options.sample, len(group))) for name, group in sorted(groups.items())}
-    chosen = [task for group in sample.values() for task in group]
-    proposals = {name: _propose(name, chosen, options.dialect) for name in options.teachers}
-    right = {name: _judge(found, options) for name, found in proposals.items()}
-    any_right = set().union(*right.values())
+    samples = [
+        random.Random(f"{options.seed}/{name}").sample(group, len(group))[: options.sample]
+        for name, group in sorted(groups.items())
+    ]
+    in_turn = [task for row in zip_longest(*samples) for task in row if task is not None]
+    teachers = [
+        Best(make_teacher(compose_config("curate", [f"teacher={name}"]).teacher, options.dialect))
+        for name in options.teachers
+    ]
+    right, reached = _judge(in_turn, teachers, options)
+
+    def count(ids: set[str]) -> dict[str, int]:
+        return {
+            name: sum(task.id in ids and task in reached for task in group) for name, group in sorted(groups.items())
+        }
+
     results = {
         "tasks read": len(tasks) + sum(split.skipped.values()),
         "left out": split.skipped,
-        "tasks kept": len(tasks),
-        "judged": {name: len(group) for name, group in sample.items()},
-        "with a correct kernel": {name: sum(task.id in any_right for task in group) for name, group in sample.items()},
+        "tasks kept": {name: len(group) for name, group in sorted(groups.items())},
+        "sampled": count({task.id for task in reached}),
+        "with a correct kernel": count(set().union(*right.values())),
     }
-    for name in options.teachers:
-        for what, ids in (("proposed", proposals[name].keys()), ("correct", right[name])):
-            results[f"{name}: {what}"] = {each: sum(task.id in ids for task in group) for each, group in sample.items()}
+    for teacher in teachers:
+        results[f"{teacher.name}: wrote"] = count(teacher.wrote)
+        results[f"{teacher.name}: correct"] = count(right[teacher.name])
+        results[f"{teacher.name}: its summary"] = json.dumps(teacher.teacher.summary())
     show(results, options)
 
 
-def _propose(name: str, tasks: list[Task], dialect: str) -> dict[str, tuple[Task, Proposal]]:
-    """The teacher's best proposal by task id."""
-    config = compose_config("curate", [f"teacher={name}", "teacher.workers=1"] if name == "inductor" else [])
-    teacher = make_teacher(config.teacher if name == "inductor" else OmegaConf.create({"name": name}), dialect)
-    found: dict[str, tuple[Task, Proposal]] = {}
-    for task, proposal in teacher.proposals(tasks, dialect):
-        found.setdefault(task.id, (task, proposal))
-    print(f"{name}: {json.dumps(teacher.summary())}", flush=True)
-    return found
-
-
-def _judge(proposals: dict[str, tuple[Task, Proposal]], options: argparse.Namespace) -> set[str]:
-    """Ids of the tasks whose kernel is correct."""
-    pairs = list(proposals.values())
-    requests = [
-        Request(task=task, candidate=Candidate(source=each.source, dialect=options.dialect), dialect=options.dialect)
-        for task, each in pairs
-    ]
-    right: set[str] = set()
-    settings = {"timing": False, "run_timeout_s": 60.0, "trials": 2, "sanitize": False}
-    with make_executor(settings) as executor, track(len(requests), "judging kernels") as progress:
-        for _, verdict in executor.stream(requests):
+def _judge(
+    tasks: list[Task], teachers: list[Best], options: argparse.Namespace
+) -> tuple[dict[str, set[str]], list[Task]]:
+    """Ids of the tasks for which each teacher's kernel is correct, and the tasks whose turn has come."""
+    end = time.monotonic() + 60 * options.minutes
+    right: dict[str, set[str]] = {teacher.name: set() for teacher in teachers}
+    with tempfile.TemporaryDirectory() as scratch, make_executor(EXECUTOR) as executor:
+        ledger = Ledger(options.folder or Path(scratch))
+        verifier = Verifier(executor, ledger, "short", workers=1)
+        asked = [(teacher, options.dialect) for teacher in teachers]
+        for proposed, verdict in verifier.verify(tasks, asked, None, "judging kernels"):
             if verdict.correct:
-                right.add(verdict.task_id)
+                right[proposed.teacher].add(proposed.task.id)
             elif options.failures:
-                print(f"{verdict.task_id}: {verdict.status}: {verdict.feedback[:600]}", flush=True)
-            progress.advance()
-    return right
+                print(f"{proposed.task.id}: {proposed.teacher}: {verdict.status}: {verdict.feedback[:600]}", flush=True)
+            if time.monotonic() > end:
+                return right, tasks[: tasks.index(proposed.task)]
+    return right, tasks
 
 
 def _parse() -> argparse.Namespace:
@@ -94,6 +117,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--dialect", choices=("cpp", "triton"), default="cpp")
     parser.add_argument("--sample", type=int, default=20, help="tasks of each group")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="of the ledger of verdicts; without it they are not kept")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--failures", action="store_true", help="print every kernel that is not correct, and why")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     return parser.parse_args()

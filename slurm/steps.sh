@@ -1,6 +1,6 @@
 # Shared by the job scripts beside it: how a stage runs on the nodes of the job, and what becomes of its exit code.
 # Needs: KERNELRL_PYTHON, KERNELRL_CONFIG, KERNELRL_NODES (that train), KERNELRL_EXECUTORS,
-# KERNELRL_GENERATORS, KERNELRL_RAY (1: the executor is on Ray), KERNELRL_RETRIES.
+# KERNELRL_GENERATORS, KERNELRL_RAY (1: the executor is on Ray), KERNELRL_RETRIES, KERNELRL_ARRAY (its jobs, or empty).
 
 echo "attempt $((${SLURM_RESTART_COUNT:-0} + 1)) on $SLURM_JOB_NODELIST, $(date -Is)"
 
@@ -18,7 +18,7 @@ start_executor() { # nodes that train; Ray on them and on the executor's, where 
   local head
   head=$("$KERNELRL_PYTHON" -c 'import ray.util; print(ray.util.get_node_ip_address())')
   export RAY_ADDRESS=$head:$((20000 + SLURM_JOB_ID % 20000))
-  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=${KERNELRL_CONFIG%/*}/ray-token # else whoever reaches it runs code
+  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=${KERNELRL_CONFIG%/*}/ray-token.$SLURM_JOB_ID # or anyone may use it
   (umask 077 && head -c 32 /dev/urandom | sha256sum | head -c 64 >"$RAY_AUTH_TOKEN_PATH")
   SLURM_KILL_BAD_EXIT=0 agent $(($1 + KERNELRL_EXECUTORS)) 0 kernelrl.runs.launch.ray_node & # it outlives one of its nodes
 }

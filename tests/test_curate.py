@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
+from time import sleep
 from types import SimpleNamespace
 
 import datasets
@@ -513,6 +514,22 @@ def test_what_is_verified_does_not_depend_on_how_many_judge(workers, tmp_path):
     verifier = Verifier(Judge(), Ledger(tmp_path / "records"), "short", workers)
     verified = list(verifier.verify(ECHOED, [(Echo(), "cpp")], 5, "verifying"))
     assert [proposed.task.id for proposed, _ in verified] == ["t0", "t0", "t1", "t1", "t2", "t2"]
+
+
+def test_a_slow_disk_is_not_waited_for_once_for_each_kernel(tmp_path, monkeypatch):
+    """Records that arrive while the disk is busy are written together, and all of them are there at the end."""
+    written = []
+
+    def append(ledger, records):
+        written.append(len(records))
+        sleep(0.2)
+        append_at_once(ledger, records)
+
+    append_at_once = Ledger.append
+    monkeypatch.setattr(Ledger, "append", append)
+    verifier = Verifier(Judge(), Ledger(tmp_path), "short", 4)
+    assert sum(1 for _ in verifier.verify(ECHOED, [(Echo(), "cpp")], None, "")) == 24
+    assert sum(written) == len(list(Ledger(tmp_path))) == 24 > len(written)
 
 
 def test_several_teachers_and_dialects_are_asked_task_by_task():

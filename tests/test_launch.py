@@ -17,6 +17,7 @@ from kernelrl.policies import models
 from kernelrl.runs.launch import agent, generator, run_stage, slurm
 from kernelrl.runs.stages import STAGES, Stage
 
+IN_AN_ARRAY = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "8"}
 SLURM = ["recipe=toy", "launcher=slurm"]
 
 
@@ -62,12 +63,31 @@ def test_a_job_has_the_nodes_that_its_command_can_use(command, nodes, tmp_path):
         (["launcher.processes=0"], r"launcher.processes=0: Input should be greater than 0"),
         (["launcher.executors=2"], r"launcher.executors=2: nodes of their own judge by Ray; add executor=ray"),
         (["launcher.generators=2"], r"launcher.generators=2: Input should be 0 or 1"),
-        (["launcher.array=2"], r"launcher.array=2: only eval can be shared out"),
+        (["launcher.array=2"], r"launcher.array=2: only curate and eval can be shared out"),
     ],
 )
 def test_what_cannot_be_rendered_is_named(words, message, tmp_path):
     with pytest.raises(UserError, match=message):
         render("sft", tmp_path, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "of_slurm", "expected"),
+    [
+        (
+            ["launcher.array=8"],
+            {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "8"},
+            "1 curate curate.shard=3/8",
+        ),
+        (["launcher.array=8"], {}, "1 curate curate.merge=true"),
+        ([], {}, "1 curate"),
+    ],
+)
+def test_an_array_of_a_curation_verifies_shards_and_the_job_after_it_merges_them(words, of_slurm, expected, tmp_path):
+    script = render("curate", tmp_path, *words)
+    (tmp_path / "launch" / "steps.sh").write_text('start_executor() { :; }\nrun() { echo "$@"; }\n')
+    done = subprocess.run(["bash"], input=script, text=True, capture_output=True, check=True, env=os.environ | of_slurm)
+    assert done.stdout.strip() == expected
 
 
 def test_a_login_node_needs_neither_the_gpus_nor_the_compilers_of_the_nodes(tmp_path, monkeypatch):

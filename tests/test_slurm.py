@@ -137,6 +137,15 @@ def test_an_evaluation_is_shared_out_as_an_array(cluster: Slurm, toy: Path, tmp_
         assert results["policies"][policy]["num_resumed"] == 12, "the job that compares samples nothing"
 
 
+def test_a_curation_is_shared_out_as_shards(cluster: Slurm, tmp_path: Path) -> None:
+    words = [f"output_dir={tmp_path}", "tasks.num_train=4", "tasks.num_heldout=2", "curate.num_triples=4"]
+    job = submit(cluster, "curate", *words, "curate.num_heldout_triples=2", "launcher.array=2")
+    assert cluster.finish(job)["JobState"] == "COMPLETED", output(tmp_path, job)
+    summary = json.loads((tmp_path / "data" / "summary.json").read_text())
+    assert summary["shards"] == 2 and summary["proposals_by_status"].keys() == {"correct"}
+    assert all((tmp_path / "verified" / f"shard-{number}-of-2" / "done.json").exists() for number in (1, 2))
+
+
 def test_the_executors_node_judges_what_another_writes(cluster: Slurm, toy: Path, tmp_path: Path) -> None:
     words = ["nodes=1", "launcher.executors=1", "executor=ray", "executor.timing=false"]
     job = submit(cluster, "grpo", *grpo(toy, tmp_path), *words, "grpo.trainer.max_steps=3")

@@ -448,6 +448,9 @@ def test_levels_differ_in_how_much_is_fused():
     fused, separate = inductor("triton", levels).propose(task, "triton")
     assert (fused.level, separate.level) == ("fused", "separate")
     assert fused.source.count("@triton.jit") < separate.source.count("@triton.jit")
+    steps = re.findall(r"^\d+\. (.*) (?:alone|in one loop) over", separate.reasoning, re.MULTILINE)
+    assert steps[-3:] == ["var_mean + add + rsqrt", "mul", "tanh"], "what a step reads is not its own work"
+    assert "are kept apart at this level: buf" in separate.reasoning and "in different shapes" not in separate.reasoning
 
 
 def curation(folder, dialect, source, status):

@@ -12,8 +12,9 @@ from kernelrl.candidate import Candidate, Completion
 from kernelrl.data.graph.chain import make_task
 from kernelrl.data.graph.generate import tasks
 from kernelrl.data.graph.graph import Dials
-from kernelrl.data.teachers import make_teacher
+from kernelrl.data.teachers import make_teacher, template
 from kernelrl.data.teachers.template.levels import LEVELS
+from kernelrl.data.workers import Limits
 from kernelrl.executor.api import Request
 from kernelrl.task import Task
 
@@ -52,6 +53,21 @@ def propose(task, dialect="cpp"):
 
 LINEAR = "    def __init__(self, width):\n        super().__init__()\n        self.f = nn.Linear(width, 24)\n\n"
 SEQUENTIAL = LINEAR.replace("nn.Linear(width, 24)", "nn.Sequential(nn.Linear(width, 24), nn.ReLU())")
+WIDE = """\
+class Wide(nn.Module):
+    expansion = 1
+
+    def __init__(self, width):
+        super(Wide, self).__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.tanh(self.dense(x))
+"""
+CLASS = LINEAR.replace("nn.Linear(width, 24)", "self.make(Wide, width)") + (
+    "    def make(self, kind, width, count=2):\n"
+    "        return nn.Sequential(*[kind(width * kind.expansion) for _ in range(count)])\n\n"
+)
 RANGES = 'SHAPE_RANGES = {"N": (2, 20)}\n'
 PROGRAMS = {
     "activation": task("return F.gelu(torch.tanh(x)) * F.softplus(x)"),
@@ -75,6 +91,11 @@ PROGRAMS = {
         "x, w",
     ),
     "resize": task('return F.interpolate(x, size=(9, 7), mode="bilinear")', "torch.randn(2, 3, 12, 12)"),
+    "running": task("return self.f(x)", init=LINEAR.replace("Linear(width, 24)", "BatchNorm1d(width)"), sizes="40"),
+    "class": task("return self.f(x)", init=CLASS, sizes="40", ranges=WIDE),
+    "extremes": task("return *torch.max(x, dim=1), torch.min(x, 0).values"),
+    "split": task("a, b = x.split([16, 24], dim=1)\n        return a.sum(1) * b[:, 0]"),
+    "constant": task("return torch.min(x, torch.tensor(0.5))"),
     "attention": task("return F.scaled_dot_product_attention(x, x, x, is_causal=True)", "torch.randn(2, 2, 20, 16)"),
     "views": task(
         "return torch.cat([x.t()[::2], y.flatten(1)[:, :12]])", "torch.randn(12, 40), torch.randn(5, 4, 6)", "x, y"
@@ -161,6 +182,14 @@ def test_reasoning_counts_every_sum_and_says_what_is_only_copied():
     assert "3.1 kB more than a loop for each operator would" in tiled
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_reasoning_speaks_of_doubles_where_the_kernel_has_them(dialect):
+    for each in PROGRAMS.values():
+        for proposal in propose(each, dialect):
+            has_doubles = re.search(r"\bdouble\b|float64", proposal.source) is not None
+            assert ("kept in double" in proposal.reasoning) == has_doubles, proposal.reasoning
+
+
 def test_the_blocks_that_reasoning_states_are_those_of_the_kernel():
     fastest, *_ = propose(PROGRAMS["matmul"], "triton")
     m, n, k = (int(re.search(rf"\b{name}=(\d+)", fastest.source).group(1)) for name in "MNK")
@@ -186,10 +215,23 @@ def test_the_same_task_gets_the_same_proposals():
         "return torch.linalg.qr(x)[0]",  # no loops for it
         "return x * x.sum().item()",  # depends on values
         "return x, 3",  # not a tensor
+        "return x + torch.tensor([1.0, 2.0]).sum()",  # a tensor that is written down
     ],
 )
 def test_no_proposal_for_what_cannot_be_written(body):
     assert propose(task(body)) == []
+
+
+def test_a_program_that_hangs_or_crashes_while_it_is_traced_costs_only_its_own_kernels(monkeypatch):
+    monkeypatch.setattr(template, "LIMITS", Limits(timeout_s=5.0, memory_mb=8192, workers=1))
+    teacher = make_teacher(OmegaConf.create({"name": "template"}), "cpp")
+    right = task("return torch.tanh(x)")
+    bodies = ("import os; os.abort()", "while True: pass", "return torch.linalg.qr(x)[0]")
+    found = list(teacher.proposals([right, *map(task, bodies), right], "cpp"))
+    assert found == [(right, proposal) for proposal in teacher.propose(right, "cpp")] * 2
+    reasons = "its worker process died", "out of time", "no loops for aten.linalg_qr"
+    unwritten = zip(teacher.summary()["unwritten"], reasons, strict=True)
+    assert all(why.startswith(reason) for why, reason in unwritten), teacher.summary()
 
 
 def test_chains_keep_their_own_kernels_in_cpp_and_get_others_in_triton():

@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int:
         epilog="examples:\n"
         "  kernelrl launch pipeline recipe=toy launcher=slurm nodes=2 launcher.partition=gpu --dry-run\n"
         "  kernelrl launch grpo recipe=demo launcher=slurm nodes=4 launcher.executors=8 executor=ray\n"
+        "  kernelrl launch curate recipe=concur launcher=slurm launcher.array=8\n"
         "  kernelrl launch eval recipe=demo launcher=slurm launcher.array=8",
     )
     parser.add_argument("command", choices=STAGES, metavar="COMMAND", help=", ".join(STAGES))

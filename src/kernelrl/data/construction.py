@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from collections.abc import Mapping
 
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.data.rewriting import bound_names, find_class, loaded_names
@@ -33,6 +34,7 @@ def _construction(source: str) -> tuple[str, str]:
     kept = _constructing(model)
     if not kept.body:
         return "", ""
+    _write_classes_in(kept, {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)})
     needed: list[ast.stmt] = []
     wanted = loaded_names(kept)
     for node in reversed(tree.body):  # what is used is defined above
@@ -71,3 +73,43 @@ def _constructing(node: ast.ClassDef) -> ast.ClassDef:
         if ast.unparse(call.func) == "super":
             call.args = []  # `super(Model, self)` would not hold in another class
     return ast.ClassDef(node.name, node.bases, [], body, [])
+
+
+def _write_classes_in(model: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> None:
+    """Name the class that all calls of a method give it, as in `self._make_layer(Block, 64)`, in the method itself, and
+    write down the numbers that are read from classes, as in `Block.expansion`.
+
+    A candidate constructs what it names: a class that arrives as an argument might be constructed anywhere.
+    """
+    calls = [node for node in ast.walk(model) if isinstance(node, ast.Call)]
+    for method in (item for item in model.body if isinstance(item, ast.FunctionDef) and item.name != "__init__"):
+        own = [call for call in calls if ast.unparse(call.func) == f"self.{method.name}"]
+        for place, argument in reversed([*enumerate(method.args.args[1:])]):
+            given = {ast.unparse(call.args[place]) if place < len(call.args) else "" for call in own}
+            if len(given) == 1 and given <= classes.keys():
+                for node in ast.walk(method):
+                    if isinstance(node, ast.Name) and node.id == argument.arg:
+                        node.id = next(iter(given))
+                for call in own:
+                    del call.args[place]
+                method.args.args.remove(argument)
+    numbers = {
+        f"{name}.{target.id}": item.value
+        for name, node in classes.items()
+        for item in node.body
+        if isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant)
+        for target in item.targets
+        if isinstance(target, ast.Name)
+    }
+    _Written(numbers).visit(model)
+
+
+class _Written(ast.NodeTransformer):
+    """Puts constants in the place of attributes."""
+
+    def __init__(self, constants: Mapping[str, ast.Constant]):
+        self._constants = constants
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        return self._constants.get(ast.unparse(node), node) if isinstance(node.ctx, ast.Load) else node

@@ -53,7 +53,8 @@ class Verifier:
 
     def __init__(self, executor: Executor, ledger: Ledger, prompt_style: str, workers: int):
         self._executor, self._ledger, self._style, self._workers = executor, ledger, prompt_style, workers
-        self._lock = Lock()
+        self._written, self._handed = Lock(), Lock()
+        self._unwritten: list[Record] = []
         self._known: DiskMap[str] = DiskMap()
         for record in ledger:
             if record.verdict.status != "infrastructure":
@@ -130,10 +131,22 @@ class Verifier:
                 completion=proposed.proposal.completion(),
                 verdict=verdict,
             )
-            with self._lock:
-                self._ledger.append([record])
+            self._write(record)
             verdicts[record.id] = verdict
         return [verdicts[proposed.id] for proposed in batch]
+
+    def _write(self, record: Record) -> None:
+        """Have a record on disk when this returns.
+
+        One thread writes what all have handed in while another wrote: a disk takes as long for one record as for many.
+        """
+        with self._handed:
+            self._unwritten.append(record)
+        with self._written:
+            with self._handed:
+                records, self._unwritten = self._unwritten, []
+            if records:
+                self._ledger.append(records)
 
 
 def propose(tasks: Iterable[Task], teachers: Sequence[tuple[Teacher, str]]) -> Iterator[Proposed]:

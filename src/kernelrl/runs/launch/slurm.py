@@ -29,6 +29,8 @@ from kernelrl.runs.preflight import require_all
 from kernelrl.runs.stages import JUDGING, STAGES, TRAINING
 
 STEPS = "steps.sh"
+SHARED_OUT = ("curate", "eval")
+"""Commands that an array of jobs can share; one more job, after all of them, puts together what they have made."""
 
 
 class SlurmSettings(BaseModel):
@@ -46,7 +48,7 @@ class SlurmSettings(BaseModel):
     vllm: dict[str, str | int | float | bool]
     """Options of `vllm serve` on the node that generates, by their long names."""
     array: PositiveInt | None
-    """Jobs that share the samples of an evaluation; None: one job does it all."""
+    """Jobs that share the samples of an evaluation or the tasks of a curation; None: one job does it all."""
     partition: str | None
     time: Annotated[str, Field(pattern=r"^(\d+-)?\d+(:\d\d){0,2}$")] | None
     gpus_per_node: NonNegativeInt
@@ -83,8 +85,9 @@ def launch(cfg: DictConfig, command: str, overrides: Sequence[str] = (), dry_run
     """
     settings = read_node(SlurmSettings, cfg.launcher, "launcher")
     nodes = _num_nodes(command, cfg.nodes, settings)
-    if settings.array and command != "eval":
-        raise UserError(f"launcher.array={settings.array}: only eval can be shared out as an array, not {command}")
+    if settings.array and command not in SHARED_OUT:
+        shared = " and ".join(SHARED_OUT)
+        raise UserError(f"launcher.array={settings.array}: only {shared} can be shared out as an array, not {command}")
     if settings.executors and cfg.executor.engine != "ray":
         raise UserError(f"launcher.executors={settings.executors}: nodes of their own judge by Ray; add executor=ray")
     if not dry_run:
@@ -149,6 +152,7 @@ def _render(cfg: DictConfig, command: str, settings: SlurmSettings, nodes: int, 
         "GENERATORS": settings.generators,
         "RAY": int(cfg.executor.engine == "ray"),
         "RETRIES": settings.retries,
+        "ARRAY": settings.array or "",
     }
     exports = [f"export KERNELRL_{name}={shlex.quote(str(value))}" for name, value in variables.items()]
     shebang, *body = (scripts() / f"{command}.sbatch").read_text().splitlines()

@@ -313,13 +313,30 @@ def _num_bytes(value: torch.Tensor) -> int:
     return prod(shown) * value.dtype.itemsize
 
 
+def _computed(lowering: GraphLowering, part: BaseSchedulerNode) -> set[torch.fx.Node]:
+    """The operators whose work one loop does: those that its result comes from, without what it reads as a buffer."""
+    if part.node is None:
+        return set()
+    origins = set(part.node.get_origins())
+    read = [lowering.name_to_buffer.get(dep.name) for dep in part.read_writes.reads]
+    done = {buffer.get_origin_node() for buffer in read if buffer is not None}
+    pending, found = [part.node.get_origin_node()], set[torch.fx.Node]()
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in found and node not in done:
+            found.add(node)
+            pending += node.all_input_nodes
+    return origins & found or origins
+
+
 def _describe(lowering: GraphLowering, node: BaseSchedulerNode, buffers: Mapping[str, Buffer]) -> Step:
     group = node.group[1] if getattr(node, "group", None) else ("", "1")
     sizes = [str(size) for size in group] if isinstance(group, tuple) and len(group) == 2 else ["", "1"]
     order = {origin: index for index, origin in enumerate(lowering.graph.nodes)}
-    origins = {origin for part in node.get_nodes() if part.node is not None for origin in part.node.get_origins()}
+    origins = {origin for part in node.get_nodes() for origin in _computed(lowering, part)}
     computing = [origin for origin in sorted(origins, key=lambda it: order.get(it, 0)) if origin.op == "call_function"]
-    operators = dict.fromkeys(getattr(it.target, "overloadpacket", it.target).__name__ for it in computing)
+    targets: list[Any] = [getattr(it.target, "overloadpacket", it.target) for it in computing]
+    operators = dict.fromkeys(target.__name__ for target in targets)
     parts = [user.node for out in node.get_outputs() for user in out.users]
     taken = [part for part in parts if isinstance(part, BaseSchedulerNode) and isinstance(part.node, ir.MultiOutput)]
     written = {dep.name for writer in taken or [node] for dep in writer.read_writes.writes} - lowering.removed_buffers

@@ -19,16 +19,17 @@ def explain(captured: Captured, level: str, library: Mapping[str, str]) -> str:
     steps = captured.steps
     operators = list(dict.fromkeys(name for step in steps for name in step.operators))
     moved = sum(sum(step.reads.values()) + sum(step.writes.values()) for step in steps)
+    packed = ", what a kernel copies for itself not counted" if any(step.library for step in steps) else ""
     lines = [
         f"The program comes down to {len(operators)} kinds of operators: {', '.join(operators)}.",
         f"Run one by one they would move {_size(captured.apart)} through memory; in {len(steps)} "
-        f"step{'s' * (len(steps) != 1)} it is {_size(moved)}.",
+        f"step{'s' * (len(steps) != 1)} it is {_size(moved)}{packed}.",
     ]
     if level != "fused":
         lines.append("First a version that keeps the operators apart: easy to check, and the base for a faster one.")
     lines.append("Plan:")
     lines += [f"{index}. {_describe(step, captured, library)}" for index, step in enumerate(steps, start=1)]
-    lines += _boundaries(captured)
+    lines += _boundaries(captured, level)
     if captured.symbols:
         named = " and ".join(captured.symbols.values())
         lines.append(f"{named} may differ from call to call, and is read when called.")
@@ -53,8 +54,8 @@ def _describe(step: Step, captured: Captured, library: Mapping[str, str]) -> str
     )
 
 
-def _boundaries(captured: Captured) -> list[str]:
-    """For each pair of neighbours that share a buffer: why they are two loops."""
+def _boundaries(captured: Captured, level: str) -> list[str]:
+    """For each pair of neighbours: why they are two loops."""
     lines = []
     for index, (first, second) in enumerate(zip(captured.steps, captured.steps[1:], strict=False), start=1):
         shared = _named([name for name in second.reads if name in first.writes], captured)
@@ -69,7 +70,8 @@ def _boundaries(captured: Captured) -> list[str]:
                 f"{first.library or second.library} are not those of an elementwise loop."
             )
         elif shared:
-            lines.append(f"{index} and {index + 1} stay apart: they walk {', '.join(shared)} in different shapes.")
+            stay = "stay apart" if level == "fused" else "are kept apart at this level"
+            lines.append(f"{index} and {index + 1} {stay}: {', '.join(shared)} goes through memory.")
         elif not set(first.reads) & set(second.reads):
             lines.append(f"{index} and {index + 1} stay apart: they share no data.")
     return lines
@@ -87,4 +89,4 @@ def _extent(text: str, captured: Captured) -> str:
 
 
 def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 1e6:.1f} MB" if num_bytes >= 1e5 else f"{num_bytes / 1e3:.1f} kB"
+    return f"{num_bytes / 1e6:.1f} MB" if num_bytes >= 1e6 else f"{num_bytes / 1e3:.1f} kB"

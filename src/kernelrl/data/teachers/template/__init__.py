@@ -10,6 +10,8 @@ proposal.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig
@@ -17,8 +19,12 @@ from omegaconf import DictConfig
 from kernelrl.data.teachers import Proposal, Teacher
 from kernelrl.data.teachers.template import chain
 from kernelrl.data.teachers.template.levels import LEVELS, UnwritableError, write
+from kernelrl.data.workers import Limits, Lost, run_in_order
 from kernelrl.errors import UserError
 from kernelrl.task import Task
+
+LIMITS = Limits(timeout_s=120.0, memory_mb=16_384)
+"""Of a worker, which runs a task's program while it traces it; most tasks take less than a second."""
 
 
 class TemplateTeacher(Teacher):
@@ -30,16 +36,24 @@ class TemplateTeacher(Teacher):
         self.unwritten: Counter[str] = Counter()
 
     def propose(self, task: Task, dialect: str) -> list[Proposal]:
-        if dialect == "cpp" and task.origin == "synthetic" and task.ops and chain.CPP.keys() >= {*task.ops}:
-            return chain.propose(task, self.chain_levels)
-        try:
-            return write(task, dialect, LEVELS)
-        except UnwritableError as error:
-            self.unwritten[str(error)] += 1
-            return []
+        """Written in this process: for programs that are known to do no harm."""
+        return self._count(propose(task, dialect, self.chain_levels))
+
+    def proposals(self, tasks: Iterable[Task], dialect: str) -> Iterator[tuple[Task, Proposal]]:
+        """Written in worker processes: a program that hangs or crashes while traced costs no other task its kernels."""
+        write_one = partial(propose, dialect=dialect, chain_levels=self.chain_levels)
+        for task, outcome in run_in_order(write_one, tasks, LIMITS):
+            for proposal in self._count(outcome):
+                yield task, proposal
 
     def summary(self) -> dict[str, Any]:
         return {"unwritten": dict(self.unwritten)} if self.unwritten else {}
+
+    def _count(self, outcome: list[Proposal] | str | Lost) -> list[Proposal]:
+        if isinstance(outcome, list):
+            return outcome
+        self.unwritten[f"{outcome.reason} {outcome.error}".strip() if isinstance(outcome, Lost) else outcome] += 1
+        return []
 
 
 def make(cfg: DictConfig) -> TemplateTeacher:
@@ -47,3 +61,13 @@ def make(cfg: DictConfig) -> TemplateTeacher:
     if not 1 <= levels <= len(chain.LEVELS):
         raise UserError(f"teacher.chain_levels={levels} is not possible; give 1 to {len(chain.LEVELS)}")
     return TemplateTeacher(levels)
+
+
+def propose(task: Task, dialect: str, chain_levels: int) -> list[Proposal] | str:
+    """A task's proposals, best first, or why there are none. The task's program is run."""
+    if dialect == "cpp" and task.origin == "synthetic" and task.ops and chain.CPP.keys() >= {*task.ops}:
+        return chain.propose(task, chain_levels)
+    try:
+        return write(task, dialect, LEVELS)
+    except UnwritableError as error:
+        return str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kernelrl.data.teachers.template.cpp_text import TANH, CppWriter, type_of
 from kernelrl.data.teachers.template.expr import ONE
 from kernelrl.data.teachers.template.loops import Buffer, Program, Stage, product
-from kernelrl.data.teachers.template.schedule import CONTRACTIONS, Accepts, Group, schedule, scratch_of
+from kernelrl.data.teachers.template.schedule import Accepts, Group, schedule, scratch_of, sums_in_double
 from kernelrl.data.teachers.template.tiles import block_of, stride_of
 
 ON_STACK = 16_384
@@ -195,9 +195,7 @@ class Cpp(CppWriter):
     def _accumulator(self, stage: Stage) -> str:
         if stage.body.kind != "float":
             return "int64_t"
-        half = any(buffer.dtype == "float16" for buffer in (stage.buffer, *(buffer for buffer, _ in stage.loads())))
-        precise = stage.op == "sum" and stage.origin not in CONTRACTIONS
-        return "double" if precise and not half else "float"  # between half and double stands a library function
+        return "double" if sums_in_double(stage) else "float"
 
     def _store(self, stage: Stage, value: str, indent: int) -> None:
         if stage.buffer.dtype == "bfloat16":

@@ -25,7 +25,14 @@ OURS = re.compile(
 """Names that kernels use themselves."""
 
 
-NAMES = {"mm": "matmul", "bmm": "matmul", "addmm": "linear", "linalg_vector_norm": "norm", "to_copy": "cast"}
+NAMES = {
+    "mm": "matmul",
+    "bmm": "matmul",
+    "addmm": "linear",
+    "linalg_vector_norm": "norm",
+    "to_copy": "cast",
+    "split_with_sizes": "split",
+}
 """Of operators whose own names no program has."""
 
 MAKERS = frozenset("sym_size empty empty_permuted empty_like full full_like scalar_tensor arange zeros ones".split())
@@ -57,6 +64,8 @@ def lower(traced: Traced, fusion: Fusion, pack: bool = False) -> Program:
         match node.op:
             case "placeholder":
                 values[node] = stored(_argument(program, next(names), node.meta["val"]))
+            case "get_attr":
+                values[node] = _constant(node)
             case "call_function":
                 values[node] = _lower(program, node, values)
                 lazy[node] = program.names
@@ -86,6 +95,16 @@ def _name(node: Node) -> tuple[str, ...]:
         return ()
     name = _origin(node).removeprefix("native_").removesuffix("_with_indices")
     return (NAMES.get(name, "batch_norm" if name.startswith("batch_norm") else name),)
+
+
+def _constant(node: Node) -> Tensor:
+    """A tensor that the program writes down, such as `torch.tensor(0.5)`: numbers alone."""
+    value = getattr(node.graph.owning_module, str(node.target))
+    value = getattr(value, "constant", value)
+    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        raise UnsupportedError("a tensor that is written down")
+    number = const(value.item())
+    return Tensor((ONE,) * value.dim(), _dtype(value), lambda at: number)
 
 
 def _argument(program: Program, text: str, value: torch.Tensor) -> Buffer:
@@ -170,12 +189,14 @@ def _finish(program: Program, results: list[Tensor | None], forms: list[tuple[Sh
 
 
 def _drop_unread(program: Program) -> None:
-    """Stages whose results nobody reads, such as the statistics that a normalisation returns beside its result."""
+    """Stages whose results nobody reads, such as the statistics that a normalisation returns beside its result, and
+    inputs that no stage reads."""
     while True:
         read = {buffer.name for stage in program.stages for buffer, _ in stage.loads()}
         read |= {buffer.name for buffer in program.outputs}
         kept = [stage for stage in program.stages if stage.buffer.name in read]
         if len(kept) == len(program.stages):
+            program.inputs = [buffer for buffer in program.inputs if buffer.name in read]
             return
         program.stages = kept
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from kernelrl.data.teachers.template.expr import ONE, Expr
 from kernelrl.data.teachers.template.loops import Buffer, Program, Stage, product
 from kernelrl.data.teachers.template.module import length_text
-from kernelrl.data.teachers.template.schedule import CONTRACTIONS, Accepts, Group, why_apart
+from kernelrl.data.teachers.template.schedule import CONTRACTIONS, Accepts, Group, sums_in_double, why_apart
 from kernelrl.data.teachers.template.tiles import block_of
 from kernelrl.data.teachers.template.writer import unwrapped
 from kernelrl.task import Task
@@ -124,7 +124,7 @@ def _what(task: Task, program: Program, say: random.Random) -> str:
     inputs = ", ".join(f"{buffer.text} ({_shape(program, buffer.shape)})" for buffer in program.inputs) or "nothing"
     outputs = " and ".join(f"{buffer.dtype} ({_shape(program, buffer.shape)})" for buffer in program.outputs)
     core = dict.fromkeys(name for stage in program.stages for name in stage.names)
-    steps = " -> ".join(task.ops or core) or "a copy"
+    steps = " -> ".join(task.ops) or ", ".join(core) or "a copy"  # the core operators are not in the program's order
     forms = (
         f"The program is {steps}: from {inputs} to {outputs}.",
         f"To write: {steps}, from {inputs} to {outputs}.",
@@ -162,6 +162,11 @@ def _memory(program: Program, groups: Sequence[Group], apart: int | None, level:
             f"Keep it simple: each operator a loop of its own. That moves {_size(moved)}; fusion can come later.",
             f"No fusion yet, so that each step can be checked: {len(groups)} loops, which move {_size(moved)}.",
         )
+    elif _size(moved) == _size(apart):
+        forms = (
+            f"Fusion saves next to nothing here: {_size(moved)} through memory either way.",
+            f"It moves {_size(moved)} through memory, as much as a loop for each operator would.",
+        )
     elif moved < apart:
         forms = (
             f"One loop for each operator would move {_size(apart)} through memory; here it is {_size(moved)}.",
@@ -169,15 +174,10 @@ def _memory(program: Program, groups: Sequence[Group], apart: int | None, level:
             f"With a loop for each operator {_size(apart)} go through memory, where {_size(moved)} will do.",
             f"Fusion cuts the traffic from {_size(apart)} to {_size(moved)}.",
         )
-    elif moved > apart:
+    else:
         forms = (
             f"It moves {_size(moved)} through memory, {_size(moved - apart)} more than a loop for each operator would: "
             "some data is copied first, as it will be read.",
-        )
-    else:
-        forms = (
-            f"There is nothing to fuse: {_size(moved)} through memory either way.",
-            f"Fusion saves nothing here; it moves {_size(moved)}.",
         )
     return [say.choice(forms)]
 
@@ -259,11 +259,12 @@ def _kept(program: Program, group: Group, dialect: str, say: random.Random) -> s
     """What never goes through memory, and which cache holds it."""
     made = {stage.buffer.name: stage for stage in group.stages if stage.buffer.name in group.local}
     sizes = [_value(program, product(stage.buffer.shape[group.depth :])) for stage in made.values()]
+    widths = [BYTES[stage.buffer.dtype] for stage in made.values()]
     what = f"{len(made)} intermediate result{'s' * (len(made) > 1)}"
     stay, never = ("stay", "never reach") if len(made) > 1 else ("stays", "never reaches")
     if dialect == "triton" or None in sizes:
         return say.choice((f"; {what} {stay} in registers", f"; {what} {never} memory"))
-    size = sum(4 * count for count in sizes if count is not None)
+    size = sum(count * width for count, width in zip(sizes, widths, strict=True) if count is not None)
     place = "registers" if size <= 64 else "L1" if size <= L1 else "L2" if size <= L2 else "memory: too long a row"
     return say.choice(
         (
@@ -274,11 +275,12 @@ def _kept(program: Program, group: Group, dialect: str, say: random.Random) -> s
 
 
 def _care(program: Program, dialect: str) -> list[str]:
+    in_double = [stage for stage in program.stages if sums_in_double(stage)] if dialect == "cpp" else []
+    single = {"cumsum"} if dialect == "cpp" and not any(stage.kind == "scan" for stage in in_double) else set()
     origins = dict.fromkeys(stage.origin for stage in program.stages)
-    half = any(buffer.dtype == "float16" for buffer in program.inputs)
-    notes = [NUMERICS[name] for name in origins if name in NUMERICS]
-    if any(stage.kind == "reduce" and stage.op == "sum" for stage in program.stages) and dialect == "cpp" and not half:
-        notes.append("Plain sums are kept in double.")
+    notes = [NUMERICS[name] for name in origins if name in NUMERICS and name not in single]
+    if any(stage.kind == "reduce" for stage in in_double):
+        notes.append("Sums of anything but products are kept in double.")
     if any(buffer.dtype in ("float16", "bfloat16") for buffer in program.inputs):
         notes.append("16-bit values are widened when read and rounded once, when written.")
     if program.sizes:
@@ -304,4 +306,4 @@ def _number(count: int) -> str:
 
 
 def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB" if count >= 1000 else f"{count} bytes"
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB" if count >= 1000 else f"{count} bytes"

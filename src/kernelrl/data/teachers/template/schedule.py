@@ -34,6 +34,13 @@ class Group:
         return ", ".join(dict.fromkeys(name for stage in self.stages for name in stage.names)) or "copy"
 
 
+def sums_in_double(stage: Stage) -> bool:
+    """Whether a sum or running sum is kept in double in C++: not those of products, where the arithmetic is."""
+    half = any(buffer.dtype == "float16" for buffer in (stage.buffer, *(buffer for buffer, _ in stage.loads())))
+    plain = stage.kind != "map" and stage.op == "sum" and stage.body.kind == "float"
+    return plain and stage.origin not in CONTRACTIONS and not half  # between half and double stands a library function
+
+
 Accepts = Callable[[Group, Stage, int], bool]
 """Whether a stage may join a group under that many shared loops."""
 

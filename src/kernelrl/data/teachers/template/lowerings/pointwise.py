@@ -135,7 +135,7 @@ def select(program: Program, form: Form, condition: Tensor, x: Tensor, y: Tensor
     return pointwise(form, where, condition, x, y)
 
 
-@lowers("_to_copy.default", "clone.default", "alias.default")
+@lowers("_to_copy.default", "clone.default", "alias.default", "lift_fresh_copy.default")
 def convert(program: Program, form: Form, x: Tensor, **options: object) -> Tensor:
     return x if form.dtype == x.dtype else pointwise(form, lambda v: v, x)
 

@@ -74,6 +74,12 @@ def argmax(program: Program, form: Form, x: Tensor, dim: int | None = None, keep
     return reduced(program, program.origin, x, [dim], keep)
 
 
+@lowers("max.dim", "min.dim")
+def max_dim(program: Program, form: Form, x: Tensor, dim: int, keep: bool = False) -> tuple[Tensor, Tensor]:
+    """The extremes and where they are; what of the two nobody reads is dropped."""
+    return reduced(program, program.origin, x, [dim], keep), reduced(program, f"arg{program.origin}", x, [dim], keep)
+
+
 @lowers("var.correction")
 def var(
     program: Program, form: Form, x: Tensor, dims: Any = None, correction: float | None = None, keepdim: bool = False
@@ -198,9 +204,7 @@ def group_norm(
 )
 def batch_norm(program: Program, form: Form, x: Tensor, weight: Any, bias: Any, *rest: Any) -> tuple[Tensor, ...]:
     mean, variance, training, _, epsilon = rest
-    if training:
-        if mean is not None:
-            raise NotImplementedError("running statistics that are updated")
+    if training:  # running statistics that the program updates are no part of what it returns
         dims = [axis for axis in range(len(x.shape)) if axis != 1]
         centre, squares = _moments(program, x, dims)
         scale = _inverse_deviation(program, squares, _count(x, dims), epsilon)

@@ -92,6 +92,20 @@ def slice_(
     return Tensor(form.shape, form.dtype, read) if x.shape != form.shape else x
 
 
+@lowers("split_with_sizes.default")
+def split(program: Program, form: Form, x: Tensor, sizes: Sequence[Any], dim: int = 0) -> tuple[Tensor, ...]:
+    dim %= len(x.shape)
+    starts = [wrap(0)]
+    for length in sizes:
+        starts.append(starts[-1] + length)
+
+    def part(start: Expr, length: Any) -> Tensor:
+        shape = (*x.shape[:dim], wrap(length), *x.shape[dim + 1 :])
+        return Tensor(shape, x.dtype, lambda at: x.read((*at[:dim], at[dim] + start, *at[dim + 1 :])))
+
+    return tuple(part(start, length) for start, length in zip(starts, sizes, strict=False))
+
+
 @lowers("select.int")
 def select(program: Program, form: Form, x: Tensor, dim: int, position: int) -> Tensor:
     at_dim = wrap(position) if position >= 0 else x.shape[dim] + position
