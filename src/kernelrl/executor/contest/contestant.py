@@ -142,6 +142,7 @@ class Contestant:
         torch.manual_seed(self.seed)
         with construction.watching():
             self.model = getattr(self.module, self.entry)(*arguments)
+        construction.finish(self.model)
         report = construction.report(self.model)
         if self.gpu is not None:
             self.constructed = construction.values  # stays where the report says while the model goes to the device
