@@ -128,11 +128,15 @@ class Reference:
     def _vary_numbers(self, attempts: Attempts) -> None:
         """Add a call with other numbers where the task passes some beside its tensors, if the reference bears it."""
         shown = self.shapes[0]
-        form = with_other_numbers(shown.layout["form"], random.Random(self.seeds.of(Draw(0), "numbers")))
-        if form == shown.layout["form"]:
-            return
-        self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
-        if not attempts.bears(Draw(0, shape=len(self.shapes) - 1)):
+        tried = [shown.layout["form"]]
+        for zeros in (True, False):
+            form = with_other_numbers(tried[0], random.Random(self.seeds.of(Draw(0), "numbers")), zeros)
+            if form in tried:
+                return
+            tried.append(form)
+            self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
+            if attempts.bears(Draw(0, shape=len(self.shapes) - 1)):
+                return
             self.shapes.pop()
 
     def _try_parameters(self, attempts: Attempts) -> bool:
