@@ -189,7 +189,8 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._random.add(storage)
             elif storage not in inputs:
                 self._random.discard(storage)  # the address of a tensor that is gone
-            if changes or storage not in inputs:  # and not a view
+            is_view = storage in inputs and not changes and name != "lift_fresh"  # (`torch.tensor`)
+            if not is_view:
                 (self._filled.add if fills else self._filled.discard)(storage)
         if drawn and isinstance(result, torch.Tensor):
             self.draws.append(_checksum(result))
