@@ -21,7 +21,7 @@ from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping
 from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.demand import Demand, find_demand
-from kernelrl.executor.judging.expectations import check_dependence, expect, expect_changes, knows_choices
+from kernelrl.executor.judging.expectations import check_dependence, expect, expect_changes
 from kernelrl.executor.judging.habits import find_not_finite, learn_habits
 from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import find_loose, find_twins, find_variation, with_other_numbers
@@ -122,8 +122,7 @@ class Reference:
         form = wire.normalised(native["done"])
         self.shapes.append(Shape(sizes, layout, form, outputs, fresh, overlapping(outputs)))
         if is_first:
-            habits = learn_habits(own, native, layout, image)
-            self.habits = replace(habits, sorts=habits.unstable and knows_choices(own, image, outputs))
+            self.habits = learn_habits(own, native, layout, image)
 
     def _vary_numbers(self, attempts: Attempts) -> None:
         """Add a call with other numbers where the task passes some beside its tensors, if the reference bears it."""
