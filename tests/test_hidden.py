@@ -71,6 +71,7 @@ def constructed(make: Any, hidden: str | None = "seed", given: dict[int, torch.T
     construction = Construction(hidden, given or {})
     with construction.watching():
         model = make()
+    construction.finish(model)
     return model, construction.report(model)
 
 
@@ -214,6 +215,27 @@ def test_integers_and_booleans_that_are_all_equal_become_others() -> None:
     given = drawn_for(make)
     assert given.keys() == {"weight", "bias", "running_mean", "running_var", "kept", "kinds"}
     assert 0 < int((~given["kept"]).sum()) < 20 and 0 < int(given["kinds"].sum()) < 20
+
+
+def test_converted_and_copied_layers_vary_like_new_ones() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        norm = nn.BatchNorm1d(9)
+        model.norms = nn.ModuleList([copy.deepcopy(norm), copy.deepcopy(norm)])
+        model.register_buffer("gain", torch.ones(1, 1).repeat(1, 9)[:, None])
+        model.register_buffer("factor", torch.tensor(0.5))
+        model.register_buffer("table", torch.tensor([0.25, 0.5]))
+        return model.to(torch.bfloat16)
+
+    names = [f"norms.{i}.{name}" for i in range(2) for name in "weight bias running_mean running_var".split()]
+    given = drawn_for(make)
+    assert given.keys() == {*names, "gain"}
+    assert all(values.dtype == torch.bfloat16 for values in given.values())
+    _, report = constructed(make)
+    values = {number: given[each["name"]] for number, each in enumerate(report["tensors"]) if each["name"] in given}
+    model, _ = constructed(make, given=values)
+    held = dict(model.named_parameters()) | dict(model.named_buffers())
+    assert all(torch.equal(held[name].detach(), given[name]) for name in given)
 
 
 def test_constants_are_matched_by_name_and_then_by_shape_and_value() -> None:

@@ -26,9 +26,11 @@ from kernelrl.executor import wire
 
 _FILLS = frozenset(
     "empty zeros ones full zero_ fill_ new_empty new_zeros new_ones new_full empty_like zeros_like ones_like full_like "
-    "empty_strided detach alias view expand".split()
+    "empty_strided".split()
 )
-"""Operators that make all elements equal, and views."""
+"""Operators that make all elements equal."""
+_COPIES = frozenset("clone _to_copy repeat copy_".split())
+"""Operators of which the result is filled if their tensors are."""
 
 
 class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -46,6 +48,7 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._counts: Counter[tuple[int, ...]] = Counter()
         self._held: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by storage: a tensor and its given values
         self._numbers: dict[int, int] = {}  # of the registration, by the tensor's id
+        self._places: dict[tuple[torch.nn.Module, str], int] = {}  # the last one, by the module and the name in it
         self._fixed: set[int] = set()  # numbers of parameters that were registered without a gradient
         self._random: set[int] = set()  # storages with values that come from a draw
         self._filled: set[int] = set()  # storages that nothing but a fill has written
@@ -58,7 +61,7 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Construct within this context."""
+        """Construct within this context, and then call `finish`."""
         handles = [
             hooks.register_module_parameter_registration_hook(self._on_parameter),
             hooks.register_module_buffer_registration_hook(self._on_buffer),
@@ -67,10 +70,30 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             with self:
                 yield
-            self._hold()
         finally:
             for handle in handles:
                 handle.remove()
+
+    def finish(self, model: Any) -> None:
+        """Find the tensors that the finished model holds without having registered them, and give values to them.
+
+        A conversion (`.to(dtype)`) puts others in the place of a module's buffers.
+        """
+        held: dict[tuple[torch.nn.Module, str], tuple[str, torch.Tensor | None]] = {}
+        for module in model.modules() if isinstance(model, torch.nn.Module) else ():
+            held |= {(module, name): ("parameter", tensor) for name, tensor in module._parameters.items()}
+            held |= {(module, name): ("buffer", tensor) for name, tensor in module._buffers.items()}
+        named = {id(tensor) for _, tensor in held.values()}
+        for place, (kind, tensor) in held.items():
+            number = self._places.get(place)
+            if tensor is None or id(tensor) in self._numbers:
+                continue
+            if number is not None and id(self.registered[number][1]) not in named:
+                self._numbers[id(tensor)] = number
+                self.registered[number] = kind, tensor
+            else:
+                self._register(place, kind, tensor)
+        self._hold()
 
     def report(self, model: Any) -> dict[str, Any]:
         """Checksums of the draws, and of each registered tensor its name in the model, kind, origin and values.
@@ -104,25 +127,26 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return "constant" if storage in self._filled or storage in self._random else "literal"
         return "random" if storage in self._random else "computed"
 
-    def _on_parameter(self, module: object, name: str, tensor: torch.Tensor | None) -> None:
-        self._register("parameter", tensor)
+    def _on_parameter(self, module: torch.nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+        self._register((module, name), "parameter", tensor)
 
-    def _on_buffer(self, module: object, name: str, tensor: torch.Tensor | None) -> None:
-        self._register("buffer", tensor)
+    def _on_buffer(self, module: torch.nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+        self._register((module, name), "buffer", tensor)
 
-    def _on_module(self, module: object, name: str, submodule: torch.nn.Module | None) -> None:
+    def _on_module(self, module: torch.nn.Module, name: str, submodule: torch.nn.Module | None) -> None:
         """What a copied module brings has not been registered one by one."""
-        if submodule is not None:
-            for parameter in submodule.parameters():
-                self._register("parameter", parameter)
-            for buffer in submodule.buffers():
-                self._register("buffer", buffer)
+        for part in submodule.modules() if submodule is not None else ():
+            for own_name, parameter in part._parameters.items():
+                self._register((part, own_name), "parameter", parameter)
+        for part in submodule.modules() if submodule is not None else ():
+            for own_name, buffer in part._buffers.items():
+                self._register((part, own_name), "buffer", buffer)
 
-    def _register(self, kind: str, tensor: torch.Tensor | None) -> None:
+    def _register(self, place: tuple[torch.nn.Module, str], kind: str, tensor: torch.Tensor | None) -> None:
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
         if tensor is None or not plain or str(tensor.dtype) not in wire.DTYPES or id(tensor) in self._numbers:
             return
-        number = self._numbers[id(tensor)] = len(self.registered)
+        number = self._numbers[id(tensor)] = self._places[place] = len(self.registered)
         self.registered.append((kind, tensor))
         if kind == "parameter" and not tensor.requires_grad:
             self._fixed.add(number)
@@ -154,6 +178,9 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _follow(self, func: Any, drawn: bool, args: Any, result: Any) -> None:
         inputs = {_storage(item) for item in args if isinstance(item, torch.Tensor)}
+        name, changes = func._schema.name.removeprefix("aten::"), func._schema.is_mutable
+        sources = {_storage(item) for item in args[1:] if isinstance(item, torch.Tensor)} if changes else inputs
+        fills = name in _FILLS or (name in _COPIES and sources <= self._filled)
         for item in result if isinstance(result, tuple | list) else (result,):
             if not isinstance(item, torch.Tensor):
                 continue
@@ -162,13 +189,12 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._random.add(storage)
             elif storage not in inputs:
                 self._random.discard(storage)  # the address of a tensor that is gone
-            if func._schema.name.removeprefix("aten::") not in _FILLS:
-                self._filled.discard(storage)
-            elif storage not in inputs or func._schema.is_mutable:
-                self._filled.add(storage)
+            is_view = storage in inputs and not changes and name != "lift_fresh"  # (`torch.tensor`)
+            if not is_view:
+                (self._filled.add if fills else self._filled.discard)(storage)
         if drawn and isinstance(result, torch.Tensor):
             self.draws.append(_checksum(result))
-        if self._held and func._schema.is_mutable:
+        if self._held and changes:
             for storage in inputs & self._held.keys():
                 tensor, values = self._held[storage]
                 tensor.copy_(values)

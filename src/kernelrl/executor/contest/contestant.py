@@ -142,6 +142,7 @@ class Contestant:
         torch.manual_seed(self.seed)
         with construction.watching():
             self.model = getattr(self.module, self.entry)(*arguments)
+        construction.finish(self.model)
         report = construction.report(self.model)
         if self.gpu is not None:
             self.constructed = construction.values  # stays where the report says while the model goes to the device
@@ -307,7 +308,8 @@ class Contestant:
             for number, choice in choices
         ]
         counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves)}
-        return self._report((exact.outputs, exact.moves, keys)) | {"form": form, "choices": told} | counts
+        told_of_all = {"form": form, "choices": told, "determined": exact.determined}
+        return self._report((exact.outputs, exact.moves, keys)) | told_of_all | counts
 
     def _precision(self) -> torch.dtype:
         """The lowest floating-point precision among parameters and inputs."""

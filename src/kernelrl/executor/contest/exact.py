@@ -37,7 +37,7 @@ class Choice:
     dim: int
     """That dimension, in the form of `indices` that the operator gives."""
     first: bool
-    """Whether the first of equal values must be chosen."""
+    """Whether the first of equal values must be chosen; of a stable sort, whether they stay in their order."""
     running: bool
     """Whether each index is chosen among the values up to its own place."""
     move: torch.Tensor
@@ -49,7 +49,7 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._noted: list[tuple[torch.Tensor, torch.Tensor, int | None, str]] = []
+        self._noted: list[tuple[torch.Tensor, torch.Tensor, int | None, bool, bool]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -60,8 +60,14 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
             given = {argument.name: argument.default_value for argument in func._schema.arguments}
             given |= dict(zip(given, args, strict=False)) | kwargs
             if "dim" in given:
-                self._noted.append((args[0].clone(), chosen.clone(), given["dim"], name))
+                first = name in _FIRST or bool(given.get("stable"))
+                self._noted.append((args[0].clone(), chosen.clone(), given["dim"], first, name in _RUNNING))
         return result
+
+    @property
+    def are_stable_of_integers(self) -> bool:
+        """Whether all choices so far are determined without knowing what rounding does."""
+        return all(first and not values.is_floating_point() for values, _, _, first, _ in self._noted)
 
     def found(self, tiny: float) -> list[Choice]:
         """The choices so far. Call it when the mode is no longer active.
@@ -76,14 +82,16 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False  # the decorator that keeps torch.compile out would import it, which takes a second
 
 
-def _choice(values: torch.Tensor, chosen: torch.Tensor, dim: int | None, name: str, tiny: float) -> Choice:
+def _choice(
+    values: torch.Tensor, chosen: torch.Tensor, dim: int | None, first: bool, running: bool, tiny: float
+) -> Choice:
     if dim is None or values.dim() == 0:
         values, chosen, dim = values.reshape(-1), chosen.reshape(-1), 0
     elif chosen.dim() < values.dim():
         chosen = chosen.unsqueeze(dim)
     values = values.double().movedim(dim, -1).contiguous()
     move = tiny * ((values != 0) & (values.abs() < tiny)).double()
-    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), name in _FIRST, name in _RUNNING, move)
+    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, move)
 
 
 class InFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -113,6 +121,8 @@ class Exact:
     """How far rounding moves each output; for booleans, whether it does. Empty: not known."""
     choices: dict[int, Choice]
     """By the number of the output that consists of their indices."""
+    determined: bool
+    """Everything that was chosen by the order of values was chosen among inputs, and of equal ones by their order."""
 
 
 def compute(model: Any, args: Any, precision: torch.dtype) -> Exact:
@@ -133,7 +143,7 @@ def compute(model: Any, args: Any, precision: torch.dtype) -> Exact:
         with Choices() as exactly:
             result = copy.deepcopy(model)(*copy.deepcopy(args))
         wire.flatten(result, outputs)
-        return Exact(result, moves, _chosen(outputs, exactly.found(tiny)))
+        return Exact(result, moves, _chosen(outputs, exactly.found(tiny)), exactly.are_stable_of_integers)
     wire.flatten(result, outputs)
     choices = exactly.found(tiny)
     with Precisions() as native:
@@ -154,7 +164,8 @@ def compute(model: Any, args: Any, precision: torch.dtype) -> Exact:
             moves = [_beyond_jumps(*each) for each in zip(once, run(TIMES)[0], run(-TIMES)[0], strict=True)]
         else:
             moves = [typical_at_least(move) for move in once]
-    return Exact(result, moves, _chosen(outputs, choices))
+    determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)
+    return Exact(result, moves, _chosen(outputs, choices), determined)
 
 
 def typical_at_least(move: torch.Tensor, typical: torch.Tensor | None = None) -> torch.Tensor:

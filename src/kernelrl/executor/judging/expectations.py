@@ -28,6 +28,8 @@ class _Exact:
     """How far rounding moves each output; empty: not known."""
     indexed: dict[int, compare.Indexed]
     """Outputs that consist of chosen indices, by their number."""
+    determined: bool = False
+    """See `exact.Exact`."""
 
 
 def expect(own: ReferenceProcess, case: Case, outputs: list[torch.Tensor]) -> list[compare.Expected]:
@@ -63,13 +65,19 @@ def expect_changes(own: ReferenceProcess, image: torch.Tensor, shape: Shape) -> 
     return expected
 
 
-def knows_choices(own: ReferenceProcess, image: torch.Tensor, outputs: list[dict[str, Any]]) -> bool:
-    """Whether it is known of all indices among the outputs what they are chosen from."""
+def know_choices(own: ReferenceProcess, image: torch.Tensor, outputs: list[dict[str, Any]]) -> tuple[bool, bool]:
+    """What is known of choices by the order of values.
+
+    Returns:
+        Whether it is known of all indices among the outputs what they are chosen from, and whether all choices are
+        determined: made by stable sorts of values that are not rounded.
+    """
     if own.settings.oracle != "float64":
-        return False
+        return False, False
     dtypes = enumerate(wire.DTYPES[described["dtype"]] for described in outputs)
     integers = {number for number, dtype in dtypes if not dtype.is_floating_point and dtype != torch.bool}
-    return integers == _exact(own, image).indexed.keys()
+    exact = _exact(own, image)
+    return integers == exact.indexed.keys(), exact.determined
 
 
 def _exact(own: ReferenceProcess, image: torch.Tensor) -> _Exact:
@@ -85,7 +93,7 @@ def _exact(own: ReferenceProcess, image: torch.Tensor) -> _Exact:
         indexed[told["output"]] = compare.Indexed.of(
             values, moved, indices, told["dim"], told["first"], told["running"]
         )
-    return _Exact(outputs, moves, indexed)
+    return _Exact(outputs, moves, indexed, reply["determined"])
 
 
 def check_dependence(task: Task, cases: list[list[compare.Expected]]) -> None:

@@ -11,13 +11,15 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.judging.arena import span_of
+from kernelrl.executor.judging.expectations import know_choices
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.legality.operators import only_moves
 
 _UNSTABLE = frozenset(
     f"aten::{name}" for name in "sort argsort topk kthvalue median mode cummax cummin unique _unique2".split()
 )
-"""Operators whose integer outputs are not determined where values are equal."""
+"""Operators whose integer outputs are not determined where values are equal, unless a sort is stable."""
+_MAY_BE_STABLE = frozenset(("aten::sort", "aten::argsort"))
 _MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isinf nansum nanmedian".split())
 """Operators of tasks that say what becomes of NaN and infinity. Others are found out by trying one NaN."""
 _LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())
@@ -29,7 +31,7 @@ class Habits:
     """What two calls on the task's own inputs have shown."""
 
     unstable: bool
-    """It chooses among equal values."""
+    """It chooses among equal values, and any of them may be right."""
     sorts: bool
     """Of all indices among its outputs it is known what they are chosen from."""
     minds_not_finite: bool
@@ -55,9 +57,8 @@ class Habits:
 def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> Habits:
     """Look at a recorded call on these inputs that was just answered, at another one, and at one with a NaN."""
     operators = native["operators"].keys()
-    unstable = bool(_UNSTABLE & operators) and any(
-        not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"]
-    )
+    has_integers = any(not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"])
+    choosing = _UNSTABLE & operators if has_integers else frozenset[str]()
     not_finite = find_not_finite(own.outputs(native))
     before = own.ask({"do": "state"})["state"]
     again = own.ask({"do": "run"})
@@ -68,9 +69,10 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
     minds_not_finite = bool(_MINDS_NOT_FINITE & operators) or (
         not changes_state and "NaN" not in not_finite and _replaces_nan(own, native, layout, image)
     )
+    sorts, determined = know_choices(own, image, native["tensors"]) if choosing else (False, False)
     return Habits(
-        unstable=unstable,
-        sorts=False,
+        unstable=bool(choosing) and not (determined and choosing <= _MAY_BE_STABLE),
+        sorts=sorts,
         minds_not_finite=minds_not_finite,
         only_moves=only_moves(operators - set(native["idle"])),
         lays_out=bool(_LAYS_OUT & operators),

@@ -66,17 +66,22 @@ def find_twins(
     return pairs
 
 
-def with_other_numbers(form: Any, chooser: random.Random) -> Any:
-    """A form (see `wire.flatten`) in which finite floating-point numbers are up to a half larger or smaller."""
+def with_other_numbers(form: Any, chooser: random.Random, zeros: bool) -> Any:
+    """A form (see `wire.flatten`) in which finite floating-point numbers are up to a half larger or smaller.
+
+    With `zeros`, zeros become numbers between 0.05 and 0.5 (a share, a smoothing); without, they stay.
+    """
     if isinstance(form, list):
-        return [with_other_numbers(item, chooser) for item in form]
+        return [with_other_numbers(item, chooser, zeros) for item in form]
     if not isinstance(form, dict):
         return form
     ((kind, value),) = form.items()
     if kind == "float":
         number = float.fromhex(value)
+        if number == 0 and zeros:
+            return {kind: chooser.uniform(0.05, 0.5).hex()}
         return {kind: (number * chooser.uniform(0.5, 1.5)).hex() if math.isfinite(number) else value}
-    return {kind: with_other_numbers(value, chooser) if kind in ("list", "tuple", "dict") else value}
+    return {kind: with_other_numbers(value, chooser, zeros) if kind in ("list", "tuple", "dict") else value}
 
 
 def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], runs: Callable[[], bool]) -> bool:

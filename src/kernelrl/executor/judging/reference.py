@@ -21,7 +21,7 @@ from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping
 from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.demand import Demand, find_demand
-from kernelrl.executor.judging.expectations import check_dependence, expect, expect_changes, knows_choices
+from kernelrl.executor.judging.expectations import check_dependence, expect, expect_changes
 from kernelrl.executor.judging.habits import find_not_finite, learn_habits
 from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import find_loose, find_twins, find_variation, with_other_numbers
@@ -122,17 +122,20 @@ class Reference:
         form = wire.normalised(native["done"])
         self.shapes.append(Shape(sizes, layout, form, outputs, fresh, overlapping(outputs)))
         if is_first:
-            habits = learn_habits(own, native, layout, image)
-            self.habits = replace(habits, sorts=habits.unstable and knows_choices(own, image, outputs))
+            self.habits = learn_habits(own, native, layout, image)
 
     def _vary_numbers(self, attempts: Attempts) -> None:
         """Add a call with other numbers where the task passes some beside its tensors, if the reference bears it."""
         shown = self.shapes[0]
-        form = with_other_numbers(shown.layout["form"], random.Random(self.seeds.of(Draw(0), "numbers")))
-        if form == shown.layout["form"]:
-            return
-        self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
-        if not attempts.bears(Draw(0, shape=len(self.shapes) - 1)):
+        tried = [shown.layout["form"]]
+        for zeros in (True, False):
+            form = with_other_numbers(tried[0], random.Random(self.seeds.of(Draw(0), "numbers")), zeros)
+            if form in tried:
+                return
+            tried.append(form)
+            self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
+            if attempts.bears(Draw(0, shape=len(self.shapes) - 1)):
+                return
             self.shapes.pop()
 
     def _try_parameters(self, attempts: Attempts) -> bool:

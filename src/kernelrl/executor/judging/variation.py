@@ -29,14 +29,15 @@ FEWEST = 16
 
 
 def find_drawn(shown: dict[str, Any], keyed: dict[str, Any]) -> frozenset[int]:
-    """Numbers of the registrations whose values depend on random draws.
+    """Numbers of the registrations whose values depend on random draws, of copies (`copy.deepcopy`) as well.
 
     Args:
         shown: what the constructor reported with draws from the program's seed.
         keyed: what it reported with hidden draws.
     """
     pairs = enumerate(zip(shown["tensors"], keyed["tensors"], strict=False))
-    return frozenset(number for number, (old, new) in pairs if new["origin"] == "random" and old["sum"] != new["sum"])
+    varies = ("random", "computed")
+    return frozenset(number for number, (old, new) in pairs if new["origin"] in varies and old["sum"] != new["sum"])
 
 
 def find_variable(report: dict[str, Any], drawn: frozenset[int]) -> list[int]:
@@ -51,9 +52,10 @@ def _is_variable(tensor: dict[str, Any], drawn: bool) -> bool:
     size, floating = math.prod(tensor["shape"]), wire.DTYPES[tensor["dtype"]].is_floating_point
     if tensor["name"] is None or tensor["shared"] or not size:
         return False
+    equal = tensor["origin"] == "constant" or (tensor["origin"] == "literal" and floating and size > 1)
     if tensor["kind"] == "buffer":
-        return tensor["origin"] == "constant" and (floating or size > 1)
-    if drawn or tensor["origin"] == "constant":
+        return equal and (floating or size > 1)
+    if drawn or equal:
         return floating and (drawn or not tensor["fixed"])
     return floating and not tensor["frozen"]
 
@@ -92,7 +94,7 @@ def vary(
                 new = _vary_constant(wide, coins, enlarged and tensor["kind"] == "parameter")
             else:
                 new = wide + (coins - 0.5).mul_(0.2 * _size(wide))
-            if enlarged and _may_be_bias(tensor, wide):
+            if enlarged and _may_be_bias(tensor, wide, number in drawn):
                 new = _with_far_ones(new, generator)
             given[number] = new.to(values.dtype)
     return given
@@ -125,9 +127,9 @@ def _vary_drawn(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) -> to
     return new * max(1.0, least / size)
 
 
-def _may_be_bias(tensor: dict[str, Any], values: torch.Tensor) -> bool:
+def _may_be_bias(tensor: dict[str, Any], values: torch.Tensor, drawn: bool) -> bool:
     """Whether it is a vector of numbers of either sign that the program does not compute."""
-    known = tensor["kind"] == "buffer" or tensor["origin"] == "computed"
+    known = tensor["kind"] == "buffer" or (tensor["origin"] == "computed" and not drawn)
     return not known and values.dim() == 1 and len(values) >= FEWEST and float(values.min()) <= 0
 
 
