@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernelrl.executor.contest.rounding import least
 from kernelrl.task import Task
 from kernelrl.verdict import TrialError
 
@@ -307,8 +308,7 @@ def _tolerances(dtype: str, task: Task) -> tuple[float, float]:
 
 def _last_bits(dtype: torch.dtype, rtol: float) -> tuple[float, float]:
     """`atol` and `rtol` of what is not rounded."""
-    info = torch.finfo(dtype)
-    return info.tiny, min(rtol, SELECTED * info.eps)
+    return least(dtype), min(rtol, SELECTED * torch.finfo(dtype).eps)
 
 
 def _is_selected(exact: torch.Tensor, native: torch.Tensor) -> bool:
