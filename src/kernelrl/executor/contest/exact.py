@@ -109,7 +109,7 @@ class Exact:
     """Outputs of a reference in float64, where the task runs in it."""
 
     outputs: Any
-    """As `forward` returns them, and what it has made of inputs that it changes."""
+    """As `forward` returns them; where inputs are asked for that it changes, with a list of these behind."""
     moves: list[torch.Tensor]
     """How far rounding moves each output; for booleans, whether it does. Empty: not known."""
     choices: dict[int, Choice]
@@ -130,7 +130,7 @@ def compute(model: Any, args: Any, precision: torch.dtype, changed: Sequence[int
         result = model(*args)
         inputs: list[torch.Tensor] = []
         wire.flatten(args, inputs)
-        return result, [inputs[number] for number in changed]
+        return (result, [inputs[number] for number in changed]) if changed else result
 
     outputs: list[torch.Tensor] = []
     moves: list[torch.Tensor] = []

@@ -307,8 +307,7 @@ class Reference:
             return None, False
         case, outputs = run
         expected = expect(self._own, case, outputs)
-        not_finite = find_not_finite(outputs[: len(case.outputs)])
-        reliable = all(item.reliable for item in expected) and not_finite <= self.habits.not_finite
+        reliable = all(item.reliable for item in expected) and find_not_finite(outputs) <= self.habits.not_finite
         return replace(case, expected=expected), reliable
 
     def _run(self, draw: Draw) -> tuple[Case, list[torch.Tensor]] | None:
