@@ -20,12 +20,11 @@ from kernelrl.executor.legality.operators import PLUMBING
 
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "addbmm": 1}
 """Sums of products, with the position of the argument whose last dimension is summed."""
-_SPREADS = frozenset("var std var_mean std_mean".split())
+_STATISTICS = frozenset(
+    "var std var_mean std_mean native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit "
+    "_native_batch_norm_legit_no_training".split()
+)
 """Operators that subtract a mean, which is a sum itself."""
-_NORMALISED = frozenset("native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit".split())
-"""Those that divide by such a spread, too, and give both beside their result: the mean and one over the spread."""
-_RUNNING = slice(3, 5)
-"""Position of the arguments in which `native_batch_norm` keeps statistics."""
 _SHIFTED = frozenset("logsumexp _log_softmax logcumsumexp".split())
 """Operators that take the largest value off before they take exponentials, and put it back: m + log Σ exp(x − m)."""
 _THROUGH_ONE = frozenset("expm1 log1p tanh elu selu celu softplus log_sigmoid log_sigmoid_forward".split())
@@ -110,17 +109,12 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if (error := self._error_through_one(func, exact)) is not None:
                     exact.addcmul_(self._signs(exact), error)
             return exact
-        moved = [self._moved(item) if _is_float(item) else item for item in args]
-        result = func(*moved, **kwargs)
-        name = func._schema.name.removeprefix("aten::")
-        if name == "native_batch_norm":  # what it has written belongs into the tensors that it was given
-            for given, written in zip(args[_RUNNING], moved[_RUNNING], strict=True):
-                if _is_float(given):
-                    given.copy_(written)
-        if name in _NORMALISED and result[2].numel():
-            result = self._normalised_moved(name, args, result)
-        if name in _SPREADS and args[0].numel():
-            result = self._spread_moved(name, args, kwargs, result)
+        result = func(*(self._moved(item) if _is_float(item) else item for item in args), **kwargs)
+        if func._schema.name.removeprefix("aten::") in _STATISTICS:
+            num_terms = args[0].numel() // max(_as_tuple(result)[-1].numel(), 1)
+            equal = bool((args[0] == args[0].flatten()[0]).all()) if args[0].numel() else False
+            units = max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `_error`
+            result = func(self._moved(args[0], units), *args[1:], **kwargs)
         if any(isinstance(item, torch.Tensor) and not _is_float(item) for item in _as_tuple(result)):
             self.jumps |= any(_is_float(item) for item in args)
             return func(*args, **kwargs)  # what decides, such as a comparison, sees the values as they are
@@ -166,66 +160,8 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return _error(self._sum_unit, num_terms, total, result)
         if num_terms <= 1 or _selects(func, args, kwargs):
             return None
-        share = num_terms**0.5
-        if name == "linalg_vector_norm":  # all terms have one sign, and a root is taken of their sum
-            share = (1 + (num_terms / 12) ** 0.5) / max(float(args[1] if len(args) > 1 else 2.0), 1.0)
-        error = result.abs() * (self._sum_unit * share)
+        error = result.abs() * (self._sum_unit * num_terms**0.5)
         return error
-
-    def _normalised_moved(self, name: str, args: tuple[Any, ...], result: Any) -> Any:
-        """Results of a normalisation whose mean and variance have an error each, which all elements share."""
-        values, mean, scale = result
-        weight, bias = args[2:4] if name == "native_layer_norm" else args[1:3]
-        form, of_mean, of_weight = list(values.shape), list(mean.shape), None
-        if name == "native_group_norm":
-            form, of_mean = [*mean.shape, args[4] // mean.shape[1], -1], [*mean.shape, 1, 1]
-            of_weight = [1, mean.shape[1], -1, 1]
-        elif name != "native_layer_norm":
-            form, of_mean, of_weight = [*values.shape[:2], -1], [1, -1, 1], [1, -1, 1]
-
-        def laid_out(parameter: Any, otherwise: float) -> Any:
-            if not _is_float(parameter):
-                return otherwise
-            return parameter if of_weight is None else parameter.reshape(of_weight)
-
-        variance = (scale**-2 - args[-1]).clamp_min(0.0)
-        of_means, of_variances = self._statistics_errors(values.numel() // mean.numel(), mean, variance)
-        shift = (of_means * scale * self._signs(mean)).reshape(of_mean)
-        growth = (of_variances / 2 * scale.square() * self._signs(mean)).reshape(of_mean)
-        laid = values.reshape(form)
-        laid = laid + growth * (laid - laid_out(bias, 0.0)) + shift * laid_out(weight, 1.0)
-        return laid.reshape(values.shape), mean, scale
-
-    def _spread_moved(self, name: str, args: tuple[Any, ...], kwargs: Any, result: Any) -> Any:
-        """Variances or their roots, and the means that come with them, with an error each."""
-        spread, *means = _as_tuple(result)
-        variance = spread.square() if name.startswith("std") else spread
-        if means:
-            [mean] = means
-        else:
-            named = args[1] if len(args) > 1 and not isinstance(args[1], bool) else None
-            keepdim = args[3] if len(args) > 3 else kwargs.get("keepdim", False)
-            mean = args[0].mean(named or list(range(args[0].dim())), keepdim=keepdim)
-        of_means, of_variances = self._statistics_errors(args[0].numel() // spread.numel(), mean, variance)
-        if name.startswith("std"):
-            of_variances = (variance + of_variances.abs()).sqrt() - spread
-        spread = spread + of_variances * self._signs(spread)
-        return (spread, mean + of_means * self._signs(mean)) if means else spread
-
-    def _statistics_errors(
-        self, num_terms: int, mean: torch.Tensor, variance: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Errors of means and variances of n terms: half of what adding terms of one sign in sequence errs on average.
-
-        That is u √(n / 3) of the sum. Where all terms are equal, see `_error`.
-        """
-        drift, size = (num_terms / 12) ** 0.5, variance + mean.square()
-        of_means = size.sqrt() + drift * mean.abs()
-        of_variances = (1 + drift) * (variance + 2 * mean.abs() * variance.sqrt())
-        equal = variance <= EQUAL * size
-        of_means = torch.where(equal, torch.maximum(of_means, num_terms / 4 * mean.abs()), of_means)
-        of_variances = torch.where(equal, torch.maximum(of_variances, num_terms / 4 * size), of_variances)
-        return self._sum_unit * of_means, self._sum_unit * of_variances
 
     def _error_through_one(self, func: Any, result: torch.Tensor) -> torch.Tensor | None:
         """Error of a formula with two operands near one, or as large as the result; None: that is not usual here."""
