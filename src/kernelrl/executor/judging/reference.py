@@ -119,6 +119,8 @@ class Reference:
         self._check_outputs(outputs)
         own.arena.outputs(native, own.ask)
         fresh = [own.arena.is_of_the_call(described) for described in outputs]
+        if is_first:  # on other inputs some of these may stay as they are, where a step is less than a unit
+            self._changes = own.arena.changed(image, layout)
         form = wire.normalised(native["done"])
         self.shapes.append(Shape(sizes, layout, form, outputs, fresh, overlapping(outputs)))
         if is_first:
@@ -324,7 +326,7 @@ class Reference:
         if wire.normalised(native["done"]) != shape.form:
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
         outputs = own.outputs(native)
-        changed = own.arena.changed(image, shape.layout)
+        changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})
         inputs = own.arena.inputs(shape.layout) if changed else []
         case = Case(draw, shape, image, native["tensors"], [], changed, None)
         return case, outputs + [inputs[index] for index in changed]
