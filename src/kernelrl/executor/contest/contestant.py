@@ -292,13 +292,14 @@ class Contestant:
         finally:
             torch.set_rng_state(state)
 
-    def do_exact(self) -> dict[str, Any]:
+    def do_exact(self, changed: list[int]) -> dict[str, Any]:
         """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it.
 
-        After them come how far rounding moves each (nothing, where that is not known), and for outputs that consist of
-        chosen indices what they were chosen from, how far rounding moves that, and the indices (see `exact`).
+        They are followed by what it makes of the inputs of these numbers. After them come how far rounding moves each
+        (nothing, where that is not known), and for outputs that consist of chosen indices what they were chosen from,
+        how far rounding moves that, and the indices (see `exact`).
         """
-        exact = exactly.compute(self.model, self.args, self._precision())
+        exact = exactly.compute(self.model, self.args, self._precision(), changed)
         tensors: list[torch.Tensor] = []
         form = wire.flatten(exact.outputs, tensors)
         choices = exact.choices.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,7 +117,7 @@ class Exact:
     """Outputs of a reference in float64, where the task runs in it."""
 
     outputs: Any
-    """As `forward` returns them."""
+    """As `forward` returns them; where inputs are asked for that it changes, with a list of these behind."""
     moves: list[torch.Tensor]
     """How far rounding moves each output; for booleans, whether it does. Empty: not known."""
     choices: dict[int, Choice]
@@ -125,23 +126,31 @@ class Exact:
     """Everything that was chosen by the order of values was chosen among inputs, and of equal ones by their order."""
 
 
-def compute(model: Any, args: Any, precision: torch.dtype) -> Exact:
+def compute(model: Any, args: Any, precision: torch.dtype, changed: Sequence[int] = ()) -> Exact:
     """Run a reference in float64, and again with what rounding does.
 
     Args:
         model: the reference, which stays as it is.
         args: its inputs, which stay as they are.
         precision: the lowest of the task, for operators of which the precision is not known.
+        changed: numbers of the inputs that it changes, which count as outputs.
     """
+
+    def call(model: Any, args: Any) -> Any:
+        result = model(*args)
+        inputs: list[torch.Tensor] = []
+        wire.flatten(args, inputs)
+        return (result, [inputs[number] for number in changed]) if changed else result
+
     outputs: list[torch.Tensor] = []
     moves: list[torch.Tensor] = []
     tiny = min(torch.finfo(precision).tiny, torch.finfo(torch.float32).tiny)
     try:
         with InFloat64(), Choices() as exactly:
-            result = copy.deepcopy(model).double()(*wire.map_tensors(args, _to_double))
+            result = call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double))
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
         with Choices() as exactly:
-            result = copy.deepcopy(model)(*copy.deepcopy(args))
+            result = call(copy.deepcopy(model), copy.deepcopy(args))
         wire.flatten(result, outputs)
         return Exact(result, moves, _chosen(outputs, exactly.found(tiny)), exactly.are_stable_of_integers)
     wire.flatten(result, outputs)
@@ -152,7 +161,7 @@ def compute(model: Any, args: Any, precision: torch.dtype) -> Exact:
     def run(times: float) -> tuple[list[torch.Tensor], list[Choice], bool]:
         rounded: list[torch.Tensor] = []
         with InFloat64(), Rounding(precision, native, times) as rounding, Choices() as roundly:
-            wire.flatten(copy.deepcopy(model).double()(*wire.map_tensors(args, _to_double)), rounded)
+            wire.flatten(call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double)), rounded)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
         return distances, roundly.found(tiny), rounding.jumps
 
@@ -220,7 +229,7 @@ def _chosen(outputs: list[torch.Tensor], noted: list[Choice]) -> dict[int, Choic
 
 
 def _to_double(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+    return tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor.clone()
 
 
 def _distance(exact: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:

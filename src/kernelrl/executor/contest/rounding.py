@@ -131,7 +131,7 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         info = torch.finfo(dtype)
         self._unit = self._times * info.eps / 2
         self._sum_unit = self._times * min(info.eps, torch.finfo(torch.float32).eps) / 2
-        self._tiny = self._times * info.tiny  # results below it may be flushed to zero
+        self._tiny = self._times * least(dtype)
 
     def _sum_error(self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor) -> torch.Tensor | None:
         """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average."""
@@ -200,6 +200,17 @@ def _error(unit: float, num_terms: int, squares: torch.Tensor, total: torch.Tens
     error = unit * (num_terms * squares.abs()).sqrt()
     equal = total.square() >= (1 - EQUAL) * num_terms * squares.abs()
     return torch.where(equal, torch.maximum(error, abs(unit) * num_terms / 4 * total.abs()), error)
+
+
+def least(dtype: torch.dtype) -> float:
+    """The absolute error that every result may have, however small it is.
+
+    Many programs flush float32 and bfloat16 results below the smallest normal number to zero. No processor does so with
+    float16, of which the smallest normal number is as large as an element of a long softmax; its results are off by the
+    spacing of those below it.
+    """
+    info = torch.finfo(dtype)
+    return float(info.tiny * info.eps if dtype == torch.float16 else info.tiny)
 
 
 def _is_float(item: Any) -> bool:

@@ -62,8 +62,8 @@ class Case:
     """Descriptions of the reference's."""
     near: list[compare.Near]
     """By the reference's own outputs."""
-    changed: dict[int, compare.Expected]
-    """What the reference makes of the inputs that it changes, by their number; mostly empty."""
+    changed: list[int]
+    """Numbers of the inputs that the reference changes. What it makes of them is held to bounds after the outputs."""
     expected: list[compare.Expected] | None
     """By its outputs in float64; None: not made yet, see `Reference.settle`."""
 
@@ -76,7 +76,7 @@ class Case:
     @cached_property
     def num_bytes(self) -> int:
         """Memory that it takes."""
-        bounds = *(self.expected or ()), *self.changed.values(), *self.near
+        bounds = *(self.expected or ()), *self.near
         held: int = sum(item.num_bytes for item in bounds)
         return self.image.nbytes + held
 

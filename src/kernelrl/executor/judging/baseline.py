@@ -64,7 +64,7 @@ class Baseline:
             outputs = self._arena.outputs(self._ask({"do": "run"}, COMPILE_TIMEOUT_S), ask)
             if not all(
                 expected.accepts(self._arena.tensor(process, described))
-                for expected, described in zip(case.expected, outputs, strict=True)
+                for expected, described in zip(case.expected[: len(outputs)], outputs, strict=True)
             ):
                 raise NoBaseline("torch.compile's outputs are wrong")
         except ProcessFailure as error:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernelrl.executor.contest.rounding import least
 from kernelrl.task import Task
 from kernelrl.verdict import TrialError
 
@@ -25,6 +26,8 @@ ROUNDINGS = 3.0
 """A candidate may err this many times as much as rounding moves the reference (`contest.exact`)."""
 SELECTED = 4.0
 """Units of the last place by which an output may err that the reference gives without any rounding."""
+OF_CHANGE = 1 / 20
+"""Share of what makes an output another than an input that may be missing."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Expected:
         task: Task,
         scaled: bool,
         moved: torch.Tensor | None = None,
+        before: torch.Tensor | None = None,
     ) -> Expected:
         """Bounds `exact ± tolerance`, held in the output's own width (at least float32).
 
@@ -60,6 +64,9 @@ class Expected:
         thousand columns. What rounding does to the output is added:
 
             tolerance = atol min(1, s) + rtol |exact| + ROUNDINGS moved
+
+        Where the output is an input with a small change, such as an optimizer's step, the first two terms are at most
+        a share of the change (see `_of_change`), so that it cannot be left out.
 
         `moved` comes from float64 and is the same on every machine. Where the reference as the task computes it errs by
         more than the tolerance, the interval reaches to its own value. Where it overflows, its own value is right, and
@@ -74,6 +81,7 @@ class Expected:
             task: names its own tolerances, which are then kept as they are, or none.
             scaled: take the size of the outputs into account.
             moved: how far rounding moves each element; for booleans, whether it does. None: not known.
+            before: the input that the output is a change of, if it is one.
         """
         atol, rtol = _tolerances(dtype, task)
         if not exact.is_floating_point():
@@ -100,6 +108,8 @@ class Expected:
             atol, rtol = _last_bits(native.dtype, rtol)
             unit = 1.0
         margin = centre.abs().mul_(rtol).add_(atol * min(1.0, unit))
+        if before is not None and task.atol is None and not selected:
+            margin = torch.minimum(margin, _of_change(centre, before, native.dtype))
         if moved is not None and task.atol is None:
             margin += ROUNDINGS * moved.to(width)
         low, high = centre - margin, centre + margin
@@ -194,13 +204,14 @@ class Near:
     """Half of the tolerance without what rounding adds to it; None: integers and booleans must be equal."""
 
     @classmethod
-    def to(cls, native: torch.Tensor, task: Task, selected: bool = False) -> Near:
+    def to(cls, native: torch.Tensor, task: Task, selected: bool = False, before: torch.Tensor | None = None) -> Near:
         """What lies near errs by half the tolerance of `Expected.around`, and as much as the reference itself.
 
         Args:
             native: see the field.
             task: see `Expected.around`.
             selected: of other inputs the reference gives all of this output without any rounding.
+            before: see `Expected.around`.
         """
         if not native.is_floating_point():
             return cls(native, None)
@@ -209,7 +220,10 @@ class Near:
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
         unit = _root_mean_square(wide) if task.atol is None and not selected else 1.0
-        return cls(wide, wide.abs().mul_(rtol / 2).add_(atol / 2 * min(1.0, unit)))
+        margin = wide.abs().mul_(rtol / 2).add_(atol / 2 * min(1.0, unit))
+        if before is not None and task.atol is None and not selected:
+            margin = torch.minimum(margin, _of_change(wide, before, native.dtype) / 2)
+        return cls(wide, margin)
 
     @property
     def num_bytes(self) -> int:
@@ -307,8 +321,37 @@ def _tolerances(dtype: str, task: Task) -> tuple[float, float]:
 
 def _last_bits(dtype: torch.dtype, rtol: float) -> tuple[float, float]:
     """`atol` and `rtol` of what is not rounded."""
-    info = torch.finfo(dtype)
-    return info.tiny, min(rtol, SELECTED * info.eps)
+    return least(dtype), min(rtol, SELECTED * torch.finfo(dtype).eps)
+
+
+def nearest(output: torch.Tensor, inputs: list[torch.Tensor]) -> torch.Tensor | None:
+    """The input that an output is a small change of: so small that the usual tolerance is a good part of it, or more.
+
+    Args:
+        output: of the reference.
+        inputs: those that it may have changed.
+    """
+    if not output.is_floating_point():
+        return None
+    least = DEFAULT_TOLERANCE[str(output.dtype)] * _root_mean_square(output) / OF_CHANGE
+    found = None
+    for each in inputs:
+        if each.shape == output.shape and each.dtype == output.dtype:
+            size = _root_mean_square(output - each)
+            if size < least:
+                found, least = each, size
+    return found
+
+
+def _of_change(after: torch.Tensor, before: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Tolerance of what is made of an input by a small change.
+
+    It is a share of the change, of that of the whole where an element's own is smaller, and one unit of the last place:
+    the change may be rounded several times on its way into the value.
+    """
+    change = (after - before.to(after.dtype)).abs_()
+    share = change.clamp_min(_root_mean_square(change)).mul_(OF_CHANGE)
+    return share.add_(after.abs(), alpha=torch.finfo(dtype).eps).nan_to_num_(torch.inf, posinf=torch.inf)
 
 
 def _is_selected(exact: torch.Tensor, native: torch.Tensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.judging import compare
-from kernelrl.executor.judging.arena import Case, Shape
+from kernelrl.executor.judging.arena import Case, view
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.task import Task
 
@@ -33,10 +34,16 @@ class _Exact:
 
 
 def expect(own: ReferenceProcess, case: Case, outputs: list[torch.Tensor]) -> list[compare.Expected]:
-    """The bounds of a case on which the reference has just been called."""
+    """The bounds of a case on which the reference has just been called.
+
+    Args:
+        own: its process.
+        case: the case.
+        outputs: what it gave, and what it has made of the inputs that it changes.
+    """
     in_float64 = own.settings.oracle == "float64"
     scaled = in_float64 and case.draw.distribution not in _UNSCALED
-    exact = _exact(own, case.image) if in_float64 else _Exact(outputs, [], {})
+    exact = _exact(own, case.image, case.changed) if in_float64 else _Exact(outputs, [], {})
     for value, native in zip(exact.outputs, outputs, strict=True):
         if value.shape != native.shape:
             raise TaskError(
@@ -45,10 +52,11 @@ def expect(own: ReferenceProcess, case: Case, outputs: list[torch.Tensor]) -> li
                 "are not rounded, such as inputs"
             )
     moved = exact.moves or [None] * len(outputs)
-    expected = [
-        compare.Expected.around(value, native, described["dtype"], own.task, scaled, move)
-        for value, native, described, move in zip(exact.outputs, outputs, case.outputs, moved, strict=True)
-    ]
+    expected = []
+    for value, native, move, before in zip(exact.outputs, outputs, moved, befores(case, outputs), strict=True):
+        about = partial(compare.Expected.around, value, native, str(native.dtype), own.task, scaled, move)
+        bounds = about(before=before if scaled else None)
+        expected.append(bounds if bounds.reliable or before is None else about())
     for number, indexed in exact.indexed.items():
         native = outputs[number]
         reliable = indexed.accepts(native)
@@ -56,13 +64,17 @@ def expect(own: ReferenceProcess, case: Case, outputs: list[torch.Tensor]) -> li
     return expected
 
 
-def expect_changes(own: ReferenceProcess, image: torch.Tensor, shape: Shape) -> dict[int, compare.Expected]:
-    """What the reference has just made of the inputs that it changes, within the tolerance of an output."""
-    expected = {}
-    for index in own.arena.changed(image, shape.layout):
-        values, place = own.arena.inputs(shape.layout)[index], shape.layout["tensors"][index]
-        expected[index] = compare.Expected.around(values, values, place["dtype"], own.task, scaled=False)
-    return expected
+def befores(case: Case, outputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
+    """Of each output the input that it is a small change of, if there is one: the work is the change alone.
+
+    Args:
+        case: names the inputs.
+        outputs: the reference's, and what it has made of the inputs that it changes.
+    """
+    inputs = [view(case.image, place) for place in case.shape.layout["tensors"]]
+    num_outputs = len(outputs) - len(case.changed)
+    found = [compare.nearest(output, inputs) for output in outputs[:num_outputs]]
+    return found + [compare.nearest(outputs[num_outputs + at], [inputs[i]]) for at, i in enumerate(case.changed)]
 
 
 def know_choices(own: ReferenceProcess, image: torch.Tensor, outputs: list[dict[str, Any]]) -> tuple[bool, bool]:
@@ -76,14 +88,14 @@ def know_choices(own: ReferenceProcess, image: torch.Tensor, outputs: list[dict[
         return False, False
     dtypes = enumerate(wire.DTYPES[described["dtype"]] for described in outputs)
     integers = {number for number, dtype in dtypes if not dtype.is_floating_point and dtype != torch.bool}
-    exact = _exact(own, image)
+    exact = _exact(own, image, [])
     return integers == exact.indexed.keys(), exact.determined
 
 
-def _exact(own: ReferenceProcess, image: torch.Tensor) -> _Exact:
-    """What the reference gives in float64 on the inputs of its last call."""
+def _exact(own: ReferenceProcess, image: torch.Tensor, changed: list[int]) -> _Exact:
+    """What the reference gives in float64 on the inputs of its last call, and makes of the changed ones."""
     own.arena.put(image, own.ask)
-    reply = own.examine({"do": "exact"})
+    reply = own.examine({"do": "exact", "changed": changed})
     tensors = iter(own.outputs(reply))
     outputs = list(islice(tensors, reply["num_outputs"]))
     moves: list[Any] = list(islice(tensors, reply["num_moves"]))

@@ -21,7 +21,7 @@ from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping
 from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.demand import Demand, find_demand
-from kernelrl.executor.judging.expectations import check_dependence, expect, expect_changes
+from kernelrl.executor.judging.expectations import befores, check_dependence, expect
 from kernelrl.executor.judging.habits import find_not_finite, learn_habits
 from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import find_loose, find_twins, find_variation, with_other_numbers
@@ -119,6 +119,8 @@ class Reference:
         self._check_outputs(outputs)
         own.arena.outputs(native, own.ask)
         fresh = [own.arena.is_of_the_call(described) for described in outputs]
+        if is_first:  # on other inputs some of these may stay as they are, where a step is less than a unit
+            self._changes = own.arena.changed(image, layout)
         form = wire.normalised(native["done"])
         self.shapes.append(Shape(sizes, layout, form, outputs, fresh, overlapping(outputs)))
         if is_first:
@@ -184,7 +186,8 @@ class Reference:
         planned += [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
         planned += [Draw(index, name, parameters=redrawn) for index, name in enumerate(settings.distributions)]
         cases = [case for draw in planned if (case := self.case(draw)) is not None]
-        check_dependence(self.task, [case.expected or [] for case in cases if not case.draw.shape])
+        expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
+        check_dependence(self.task, expected)
         return cases
 
     def first_cases(self) -> list[Case]:
@@ -228,8 +231,9 @@ class Reference:
         case = self._cases.get(draw)
         if case is None and (run := self._run(draw)) is not None:
             case, outputs = run
-            selected = self._find_selected()
-            near = [compare.Near.to(*each) for each in zip(outputs, repeat(self.task), selected, strict=False)]
+            selected = self._find_selected() + [False] * len(case.changed)
+            before = befores(case, outputs)
+            near = [compare.Near.to(*each) for each in zip(outputs, repeat(self.task), selected, before, strict=False)]
             case = replace(case, near=near)
             self._cases[draw] = case
         return case
@@ -238,7 +242,7 @@ class Reference:
         """Of each output: of the first inputs that are checked, the reference gives it without any rounding."""
         case = self.case(Draw(0, parameters=self._number(CHECKED)))
         assert case is not None and case.expected is not None
-        return [expected.selected for expected in case.expected]
+        return [expected.selected for expected in case.expected[: len(case.outputs)]]
 
     def timed_parameters(self, packed: frozenset[int]) -> int:
         """Number of the parameters of timed calls."""
@@ -312,7 +316,10 @@ class Reference:
         return replace(case, expected=expected), reliable
 
     def _run(self, draw: Draw) -> tuple[Case, list[torch.Tensor]] | None:
-        """Inputs, and the reference's outputs on them; None: the distribution does not apply to this task."""
+        """Inputs, and the reference's outputs on them, with what it makes of the inputs that it changes.
+
+        None: the distribution does not apply to this task.
+        """
         own, shape = self._own, self.shapes[draw.shape]
         image = self._images.draw(draw, shape) if self.habits.bears(draw.distribution) else None
         if image is None:
@@ -322,8 +329,10 @@ class Reference:
         if wire.normalised(native["done"]) != shape.form:
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
         outputs = own.outputs(native)
-        changed = expect_changes(own, image, shape)
-        return Case(draw, shape, image, native["tensors"], [], changed, None), outputs
+        changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})
+        inputs = own.arena.inputs(shape.layout) if changed else []
+        case = Case(draw, shape, image, native["tensors"], [], changed, None)
+        return case, outputs + [inputs[index] for index in changed]
 
     @property
     def num_bytes(self) -> int:
