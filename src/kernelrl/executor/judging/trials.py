@@ -74,9 +74,8 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
         first = found.errors[0]
         where = "" if first.inputs == "task" else f" on hidden inputs ({first.inputs})"
         where += ", with hidden parameters" if found.parameters in ("keyed", "by_name") else ""
-        raise Ended(
-            "incorrect", f"Wrong output in {len(found.errors)} of {found.trials} trials: {first.message}{where}."
-        )
+        wrong = len({error.trial for error in found.errors})
+        raise Ended("incorrect", f"Wrong output in {wrong} of {found.trials} trials: {first.message}{where}.")
     return Passed(slowest_s, distributions)
 
 
