@@ -90,7 +90,34 @@ def test_cpp_is_split_as_a_compiler_splits_it() -> None:
 */ dl\\ \t
 sym('a'); "unclosed at::string
 __attribute__((section ("x")))"""
-    assert _cpp_text.forbidden_words(text) == [("at::relu", 0), ("dlsym", 2), ("section", 3)]
+    found = [(word.split(": ")[0], line) for word, line in _cpp_text.forbidden_words(text)]
+    assert found == [("at::relu", 0), ("dlsym", 2), ("section", 3)]
+
+
+def test_a_name_of_its_own_may_begin_as_a_forbidden_one_does() -> None:
+    text = "sgemm_block(a); system_of_tiles b; forked(c); c10::optional<at::Tensor> d; torch::dtype(torch::kInt64);"
+    assert _cpp_text.forbidden_words(text) == []
+    text = "sgemm_(a); dgemm(b); system(c); c10::impl::d; asm volatile(e); at::mm(f);"
+    found = [word.split(": ")[0] for word, _ in _cpp_text.forbidden_words(text)]
+    assert found == ["asm", "at::mm", "c10::impl", "dgemm", "sgemm_", "system"]
+
+
+def test_a_conversion_in_cpp_is_plumbing_and_no_other_operator_whose_name_begins_alike() -> None:
+    names = (
+        "to_dtype",
+        "to_dtype_layout",
+        "to_device",
+        "to_other",
+        "expand_as",
+        "to_sparse",
+        "to_mkldnn",
+        "topk",
+        "mm",
+    )
+    wanted = [f"at::_ops::{name}::call(at::Tensor const&)" for name in names]
+    assert symbols.foreign(wanted, "torch", cuda=False) == wanted[5:]
+    c_functions = ["sgemm_", "sgemm_batch_", "system", "execvp", "mmap64", "fork"]
+    assert symbols.foreign(c_functions, "torch", cuda=False) == c_functions
 
 
 def test_an_include_is_found_wherever_a_directive_may_stand() -> None:

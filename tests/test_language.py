@@ -178,7 +178,16 @@ def test_what_people_write(body):
         ("import ctypes", "forbidden_import", "ctypes"),
         ("import time\ntime.time()", "forbidden_import", "the executor measures"),
         ("import functools\nfunctools.lru_cache(self.own)(x)", "library_call", "functools"),
-        ("import itertools\nlist(itertools.product([self.linear], [x]))", "library_call", "in __init__ alone"),
+        ("import functools\nfunctools.reduce(len, x)", "library_call", "math.prod(shape)"),
+        ("import itertools\nfor f, v in itertools.product([self.linear], [x]):\n    f(v)", "library_call", "layer of"),
+        ("import itertools\nmap(itertools.product, [x])", "library_call", "call it by its name"),
+        ("getattr(torch, 're' + 'lu')(x)", "forbidden_name", "write x.name"),
+        ("getattr(torch, 'relu')(x)", "library_call", "the kernel computes"),
+        ("getattr(self, 'linear')(x)", "library_call", "layer of torch.nn"),
+        ("getattr(x, '__class__')", "private_attribute", "__class__"),
+        ("getattr(torch, 'nn').Linear(3, 3)(x)", "library_call", "a module stands before a dot"),
+        ("getattr(self, f'weight_ih_l{0}')(x)", "outside_language", "call it by its name"),
+        ("get = getattr", "forbidden_name", "call it where you need it"),
         ("out = torch.cat([x, y])", "library_call", "copy_"),
         ("self.norm.num_batches_tracked += 1", "patched_library", "give the counter to your kernel"),
         ("sorted([x], key=self.linear)", "library_call", "layer of torch.nn"),
@@ -191,11 +200,34 @@ def test_a_refusal_names_the_rule_and_says_what_to_write(body, rule, hint):
     assert any(rule == name and hint in evidence for name, evidence in found(body)), found(body)
 
 
-def test_a_function_without_arguments_may_keep_what_it_returns():
-    kept = "import functools\n@functools.lru_cache(maxsize={})\ndef build({}):\n    return mod"
-    assert found(before=kept.format("None", "")) == []
-    assert {rule for rule, _ in found(before=kept.format("None", "x"))} == {"outside_language"}
-    assert {rule for rule, _ in found(before=kept.format("len([])", ""))} == {"outside_language"}
+def test_a_function_may_keep_what_it_returns():
+    kept = "import functools\n@functools.lru_cache(maxsize={})\ndef build(k):\n    return k"
+    assert found("build(mod).k(x, out)", before=kept.format("8")) == []
+    assert {rule for rule, _ in found("build(self.linear)(x)", before=kept.format("None"))} == {"library_call"}
+    assert {rule for rule, _ in found(before=kept.format("len([])"))} == {"outside_language"}
+
+
+def test_an_attribute_may_be_read_by_getattr():
+    layers = "self.lstm = nn.LSTM(3, 3)"
+    assert found("mod.k(getattr(self.lstm, f'weight_ih_l{0}'), getattr(self.linear, 'bias', None))", layers) == []
+    assert found("getattr(getattr(self, 'own'), 'forward')(x)") == []
+
+
+@pytest.mark.parametrize(("name", "rule"), [("weight_ih_l0", "library_call"), ("weight_ih_l_x", "forbidden_name")])
+def test_no_layer_hides_behind_the_name_of_a_weight(name, rule):
+    init = f"self.{name} = nn.Linear(3, 3)\nself.hidden = nn.Sequential(getattr(self, f'weight_ih_l{{0}}'))"
+    assert [each for each, _ in found("self.hidden(x)", init)] == [rule]
+
+
+def test_an_import_that_only_dead_functions_use_is_left_over():
+    before = "import time\ndef benchmark():\n    import numpy as np\n    return np.median([time.perf_counter()])\n"
+    assert found(before=before) == []
+    assert {rule for rule, _ in found("benchmark()", before=before)} == {"forbidden_import", "library_call"}
+    assert {rule for rule, _ in found(before=before + "def late(t=time.time()):\n    return t")} >= {"forbidden_import"}
+
+
+def test_torchs_decorator_may_stand_without_a_call():
+    assert found("inner(x)", before="@torch.no_grad\ndef inner(x):\n    return x") == []
 
 
 def test_a_class_body_assigns_constants_at_once():

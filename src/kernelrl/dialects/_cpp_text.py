@@ -19,19 +19,29 @@ ALLOWED_INCLUDE = re2.compile(
 )
 _CLOCK = rb"std::chrono|clock_gettime|gettimeofday|omp_get_w(time|tick)|_*(builtin_ia32_)?(rdtscp?|rdpmc|tpause|umwait)"
 FORBIDDEN_WORD = re2.compile(
-    rb"\b(dlopen|dlsym|dlmopen|system|popen|fork|vfork|execve?|ptrace|syscall|mmap|memfd_create|pthread_create|"
-    rb"at::\w*|torch::\w*|c10::|cblas_\w+|mkl_\w+|[sdcz]gemm_?|std::(thread|async|jthread)|(__)?asm(__)?|__volatile__|"
-    rb"PyRun_\w+|Py[A-Z]\w+|py::|pybind11::|tvm::ffi::(Typed)?(Packed)?Function\b|link_map|_GLOBAL_OFFSET_TABLE_|_DYNAMIC|"
+    rb"\b((dlopen|dlsym|dlmopen|system|popen|fork|vfork|execve?|ptrace|syscall|mmap|memfd_create|pthread_create|"
+    rb"[sdcz]gemm_?|(__)?asm(__)?)\b|at::\w*|torch::\w*|c10::\w*|cblas_\w+|mkl_\w+|std::(thread|async|jthread)|"
+    rb"__volatile__|PyRun_\w+|Py[A-Z]\w+|py::|pybind11::|tvm::ffi::(Typed)?(Packed)?Function\b|link_map|_GLOBAL_OFFSET_TABLE_|_DYNAMIC|"
     rb"_r_debug|_rtld_\w+|ElfW|Elf64_\w+|__has_include|__has_embed|init_priority|"
     rb"_*(section|alias|ifunc|symver|constructor|destructor|weakref|naked)_*\s*[(\])]|"
     rb"(" + _CLOCK + rb")\b)"
 )
 """No kernel needs these: other code, threads, PyTorch or BLAS instead of computing, a place in the binary, a clock."""
 _HARMLESS_OF_TORCH = re2.compile(
-    rb"(at|torch)::(BFloat16|Half|Tensor|TensorOptions|k[A-Z]\w+|Dtype|ScalarType|IntArrayRef|Device|"
-    rb"empty|empty_strided|zeros|ones|full)|torch::(empty|zeros|ones|full)_like|"
-    rb"at::(parallel_for|get_num_threads|get_thread_num)"
+    rb"(at|torch|c10)::(BFloat16|Half|k[A-Z]\w+|ScalarType|IntArrayRef|ArrayRef|Device|DeviceType|Scalar|MemoryFormat|"
+    rb"optional|nullopt|TensorOptions|SmallVector|irange)|"
+    rb"(at|torch)::(Tensor|Dtype|empty|empty_strided|zeros|ones|full|(empty|zeros|ones|full)_like|scalar_tensor|"
+    rb"TensorAccessor|PackedTensorAccessor(32|64)?|NoGradGuard|CppTypeToScalarType)|"
+    rb"torch::(tensor|dtype|device)|at::(parallel_for|get_num_threads|get_thread_num|opmath_type|acc_type|divup)"
 )
+_INSTEAD = {
+    "c10": "write std::optional<torch::Tensor>, std::nullopt, float",
+    "at": "the kernel computes; views, copies and conversions are methods of torch::Tensor",
+    "torch": "the kernel computes; views, copies and conversions are methods of torch::Tensor",
+    "py": "load_inline(functions=[…]) binds what it names",
+    "pybind11": "load_inline(functions=[…]) binds what it names",
+}
+"""By how a forbidden word begins: what to write."""
 _IS_CLOCK = re2.compile(_CLOCK)
 _SPLICE = re2.compile(rb"\\[ \t\v\f\r]*\n")
 _INCLUDE = re2.compile(rb"\s*#\s*(include(?:_next)?|embed|import)\b\s*(.*)")
@@ -68,7 +78,10 @@ def forbidden_words(text: str) -> list[tuple[str, int]]:
         line += code.count(b"\n", counted, match.start())
         counted = match.start()
         word = match.group().decode().rstrip(" \t\n\r\v\f([])")
-        found.setdefault(f"{word}: a candidate has no clock" if _IS_CLOCK.fullmatch(match.group()) else word, line)
+        instead = (
+            "a candidate has no clock" if _IS_CLOCK.fullmatch(match.group()) else _INSTEAD.get(word.split("::")[0])
+        )
+        found.setdefault(f"{word}: {instead}" if instead else word, line)
     return sorted(found.items())
 
 

@@ -73,6 +73,8 @@ def read(source: str, may_compute: bool = False) -> Reading:
     found = [*syntax.find_forms(tree), *names.violations]
     meaning = Meaning(tree, names)
     found += [*meaning.violations, *find_uses(meaning, may_compute), *find_in_kernels(meaning.kernels, tree, names)]
+    if names.left_over:
+        found += [names.left_over[name] for name in names.left_over.keys() & meaning.names_in_use(tree)]
     if ENTRY_POINT not in meaning.classes:
         found.append(Violation(rule="no_kernel", evidence=f"there is no class {ENTRY_POINT} at the top level"))
     kernels = frozenset(kernel.name for kernel in meaning.kernels)

@@ -108,6 +108,11 @@ class Calls(Expressions):
                 if key not in (None, "*"):
                     flow.assign(flow.value(Kind.MAPPING), container)
             return container
+        if name == "itertools.product":
+            combinations = flow.value(Kind.DATA, Kind.DATA)
+            for _, value in arguments:
+                flow.put(flow.iterated(value), combinations)
+            return combinations
         base, _, last = name.rpartition(".")
         if base == "torch.nn" and last in vocabulary.LAYERS and last not in vocabulary.LISTS_OF_PARAMETERS:
             return flow.value(Kind.LAYER, Kind.LAYER | Kind.DATA)
@@ -132,6 +137,8 @@ class Calls(Expressions):
     def _call_builtin(self, node: ast.Call, function: ast.Name) -> Value:
         name, flow = function.id, self.flow
         self._read_name(function, called=True)
+        if name == "getattr":
+            return self._read_named_attribute(node)
         allowed = vocabulary.BUILTINS.get(name, frozenset())
         for keyword in node.keywords:
             if "*" not in allowed and keyword.arg not in allowed:
@@ -157,6 +164,33 @@ class Calls(Expressions):
             elif name in vocabulary.ELEMENTS:
                 flow.assign(value, result)
                 flow.assign(flow.iterated(value), result)
+        return result
+
+    def _read_named_attribute(self, node: ast.Call) -> Value:
+        """`getattr(x, "name")` is `x.name`; a recurrent layer's weight may be named by f"weight_ih_l{number}"."""
+        match node:
+            case ast.Call(args=[of, ast.Constant(value=str(name)), *default], keywords=[]) if name.isascii():
+                found = self._value(ast.Attribute(of, name, ast.Load(), lineno=node.lineno, col_offset=node.col_offset))
+            case ast.Call(
+                args=[
+                    of,
+                    ast.JoinedStr(values=[ast.Constant(value=str(start)), ast.FormattedValue()]) as text,
+                    *default,
+                ],
+                keywords=[],
+            ) if start in vocabulary.WEIGHTS_BY_NUMBER and not self.has_odd_weights:
+                base, found = self._value(of), self.flow.value()
+                self._value(text)
+                for number in range(vocabulary.NUMBERED_LAYERS):
+                    self.flow.assign(self._attribute_of(base, node, f"{start}{number}"), found)
+            case _:
+                evidence = (
+                    "getattr of a name that is no constant: write x.name, or getattr(lstm, f'weight_ih_l{layer}')"
+                )
+                self._refuse("forbidden_name", node, evidence)
+                return self.flow.data()
+        result = self._either(default)
+        self.flow.assign(found, result)
         return result
 
     def _use_function(self, node: ast.expr, by: str, functions: list[Value]) -> None:

@@ -77,6 +77,7 @@ class Definitions:
         libraries, attributes, calls: uses.
         own_attributes: names that `self` and classes have by this file.
         of_classes: those of them that a class has without an instance.
+        has_odd_weights: whether any begins as a recurrent layer's weights do, and goes on otherwise.
         classes: the file's classes, by name.
         kernels: Triton kernels.
         violations: what the walk itself refuses.
@@ -139,6 +140,10 @@ class Definitions:
                     self.own_attributes.add(name)
                     self._field(name)
                     self.flow.assign(self.flow.data(), self._field(name))
+        self.has_odd_weights = any(
+            name.startswith(vocabulary.WEIGHTS_BY_NUMBER) and name not in vocabulary.DATA
+            for name in self.own_attributes
+        )
 
     def _declare_routine(self, node: ast.FunctionDef | ast.Lambda, owner: ast.ClassDef | None) -> None:
         static = isinstance(node, ast.FunctionDef) and any(

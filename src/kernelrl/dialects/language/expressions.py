@@ -176,17 +176,20 @@ class Expressions(Definitions, ABC):
     def _read_attribute(self, node: ast.Attribute, called: bool = False) -> tuple[Value, Value]:
         """What an attribute is taken from, and what it may be."""
         base = self._value(node.value)
-        self.attributes.append(Use(node, self._unit, node.attr, base, called))
-        self._unit.mentions.add((node.attr, called))
+        return base, self._attribute_of(base, node, node.attr, called)
+
+    def _attribute_of(self, base: Value, node: ast.expr, name: str, called: bool = False) -> Value:
+        self.attributes.append(Use(node, self._unit, name, base, called))
+        self._unit.mentions.add((name, called))
         value = self.flow.value()
         self.flow.edge(base.own, value.own, Kind.NATIVE)
-        if node.attr in self.own_attributes:
-            self.flow.assign_if(base, Kind.OBJECT | Kind.CLASS, self._field(node.attr), value)
-            if not called and node.attr in self._methods:
-                self._escape(self._methods[node.attr])
-        if node.attr not in self.own_attributes or node.attr in vocabulary.DATA:
+        if name in self.own_attributes:
+            self.flow.assign_if(base, Kind.OBJECT | Kind.CLASS, self._field(name), value)
+            if not called and name in self._methods:
+                self._escape(self._methods[name])
+        if name not in self.own_attributes or name in vocabulary.DATA:
             self._be_data(base, value)
-        return base, value
+        return value
 
     def _be_data(self, base: Value, value: Value) -> None:
         """`value` may be data, if `base` is something that has data."""

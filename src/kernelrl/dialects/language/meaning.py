@@ -15,7 +15,7 @@ from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.calls import Calls
 from kernelrl.dialects.language.definitions import bound_in_class
 from kernelrl.dialects.language.flow import Kind
-from kernelrl.dialects.language.names import Names, all_arguments
+from kernelrl.dialects.language.names import Names, run_outside
 
 
 class Meaning(Calls):
@@ -26,6 +26,20 @@ class Meaning(Calls):
         self._body(tree.body)
         self.flow.settle()
         self._find_contexts()
+
+    def names_in_use(self, tree: ast.Module) -> set[str]:
+        """Names that stand outside of functions that nothing calls."""
+        found: set[str] = set()
+        waiting: list[ast.AST] = [tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            if isinstance(node, ast.FunctionDef) and self.routines[node].unit.context == "dead":
+                waiting += run_outside(node)
+            else:
+                waiting += ast.iter_child_nodes(node)
+        return found
 
     def _statement(self, node: ast.stmt) -> None:
         match node:
@@ -109,7 +123,7 @@ class Meaning(Calls):
             self.names.library(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list
         ]
         for decorator in node.decorator_list:
-            self._decorate(decorator, node)
+            self._decorate(decorator)
         self._define_arguments(node)
         if "triton.jit" in decorators:
             if self._scope.parent is not None:
@@ -127,23 +141,21 @@ class Meaning(Calls):
         with self._inside(self.names.scopes[node], routine):
             self._body(node.body)
 
-    def _decorate(self, node: ast.expr, function: ast.FunctionDef) -> None:
+    def _decorate(self, node: ast.expr) -> None:
         name = self.names.library(node.func if isinstance(node, ast.Call) else node)
-        if name in ("triton.autotune", "triton.heuristics", "torch.no_grad", "torch.inference_mode") and isinstance(
-            node, ast.Call
+        if name in ("torch.no_grad", "torch.inference_mode") or (
+            name in ("triton.autotune", "triton.heuristics") and isinstance(node, ast.Call)
         ):
             self._value(node)
         elif name == "triton.jit":
             for keyword in node.keywords if isinstance(node, ast.Call) else []:
                 self._value(keyword.value)
         elif name in vocabulary.CACHES:
-            if all_arguments(function.args) or (
-                isinstance(node, ast.Call) and not all(map(_is_constant, _given(node)))
-            ):
-                self._refuse("outside_language", node, f"{name} of a function with arguments: keep it without")
+            if isinstance(node, ast.Call) and not all(map(_is_constant, _given(node))):
+                self._refuse("outside_language", node, f"{name}: its own arguments are constants")
         elif not (isinstance(node, ast.Name) and node.id == "staticmethod" and self._scope.find("staticmethod") == []):
             evidence = f"decorator {ast.unparse(node)[:60]}; there are triton.jit, autotune, heuristics, staticmethod, "
-            self._refuse("outside_language", node, evidence + "torch.no_grad()")
+            self._refuse("outside_language", node, evidence + "torch.no_grad() and functools.cache")
 
     def _define_class(self, node: ast.ClassDef) -> None:
         for base in node.bases:

@@ -75,6 +75,8 @@ class Names:
     scopes: dict[ast.AST, Scope]
     """By file, class, function or lambda."""
     violations: list[Violation]
+    left_over: dict[str, Violation] = field(default_factory=dict)
+    """By imported name: what is said of an import that may stand where nothing uses it."""
 
     def library(self, node: ast.AST) -> str | None:
         """The full dotted name of an attribute chain that begins with an import, or None."""
@@ -94,10 +96,9 @@ def violation(rule: str, node: ast.AST, evidence: str) -> Violation:
 def resolve(tree: ast.Module) -> Names:
     """Find the imports and scopes of a file."""
     names = Names({}, {}, [])
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names.violations += _read_import(node, names.imports, used)
+            names.violations += _read_import(node, names)
     _bind(tree, names)
     for scope in names.scopes.values():
         if scope.parent is None:
@@ -114,7 +115,8 @@ def resolve(tree: ast.Module) -> Names:
     return names
 
 
-def _read_import(node: ast.Import | ast.ImportFrom, imports: dict[str, str], used: set[str]) -> Iterator[Violation]:
+def _read_import(node: ast.Import | ast.ImportFrom, names: Names) -> Iterator[Violation]:
+    imports = names.imports
     for alias in node.names:
         base = f"{node.module or ''}." if isinstance(node, ast.ImportFrom) else ""
         full = base + alias.name
@@ -125,10 +127,12 @@ def _read_import(node: ast.Import | ast.ImportFrom, imports: dict[str, str], use
         elif imports.get(name, stands_for) != stands_for:
             yield violation("patched_library", node, f"{name} is imported as two different things")
         elif not _may_import(full, isinstance(node, ast.ImportFrom)):
-            left_over = full in vocabulary.LEFT_OVER or base[:-1] in vocabulary.LEFT_OVER
-            if not left_over or (name in used and stands_for != "os"):
-                hint = "" if not left_over else f", which is used: {_HINTS.get(stands_for.split('.')[0], _NO_NEED)}"
+            if full not in vocabulary.LEFT_OVER and base[:-1] not in vocabulary.LEFT_OVER:
+                hint = f": {vocabulary.INSTEAD[full]}" if full in vocabulary.INSTEAD else ""
                 yield violation("forbidden_import", node, f"import of {full}{hint}")
+            elif stands_for != "os":
+                hint = vocabulary.INSTEAD.get(full) or _HINTS.get(stands_for.split(".")[0], _NO_NEED)
+                names.left_over[name] = violation("forbidden_import", node, f"import of {full}, which is used: {hint}")
         if "__" not in name:
             imports[name] = stands_for
 
@@ -138,8 +142,8 @@ _BUILTINS = frozenset(dir(builtins))
 _NO_NEED = "a kernel does not need it"
 _HINTS = {
     "numpy": "use math, or torch.tensor in __init__",
-    "functools": "lru_cache and cache may decorate functions without arguments",
-    "itertools": "product may make the configurations of a kernel; elsewhere, write loops",
+    "functools": "lru_cache and cache may decorate functions; elsewhere, write functions and loops",
+    "itertools": "there is product; elsewhere, write loops",
     "os": "only constants of os.environ that steer a compiler may be set",
     "time": "the executor measures",
     "warnings": "raise an error, or say nothing",

@@ -40,11 +40,12 @@ def _check_library(use: Use, may_compute: bool) -> Iterator[Violation]:
         yield violation(
             "library_call", use.node, f"{use.name} as a value: a module stands before a dot, and nowhere else"
         )
-    elif rest and not (name in vocabulary.DTYPES and rest in vocabulary.DATA):
-        yield violation("library_call", use.node, f"{use.name}: {module}.{name} stands by itself")
+    elif rest and use.unit.context != "dead" and not (name in vocabulary.DTYPES and rest in vocabulary.DATA):
+        hint = vocabulary.INSTEAD.get(f"{module}.{name}", f"{module}.{name} stands by itself")
+        yield violation("library_call", use.node, f"{use.name}: {hint}")
     elif name not in vocabulary.FORWARD.get(module, ()):
         yield from _check_computing_name(use, module, name, may_compute)
-    elif name == "load_inline" and not use.called:
+    elif (name == "load_inline" or use.name == "itertools.product") and not use.called:
         yield violation("library_call", use.node, f"{use.name} as a value: call it by its name")
 
 
@@ -63,6 +64,8 @@ def _check_computing_name(use: Use, module: str, name: str, may_compute: bool) -
 
 
 def _instead(full: str, module: str, name: str) -> str:
+    if full in vocabulary.INSTEAD:
+        return f"{full}: {vocabulary.INSTEAD[full]}"
     if name in ("pad", "cat", "concat", "stack"):
         return f"{full}: the kernel writes where its output belongs, or torch.empty(…)[part].copy_(…) does"
     if name in vocabulary.INIT.get(module, ()):

@@ -76,6 +76,8 @@ def find_forms(tree: ast.Module) -> Iterator[Violation]:
 def _check_node(node: ast.AST, parent: ast.AST) -> Iterator[Violation]:
     if isinstance(node, _DEFERRED):
         yield violation("deferred_work", node, f"{type(node).__name__}: compute when forward is called, and return")
+    elif isinstance(node, ast.match_case | ast.pattern):
+        return  # the whole statement is refused
     elif not isinstance(node, NODES):
         yield violation("outside_language", node, f"{type(node).__name__} {_HINTS.get(type(node).__name__, _PLAIN)}")
     else:

@@ -68,6 +68,7 @@ FORWARD: dict[str, frozenset[str]] = {
     "collections.abc": _words("Callable Iterable Mapping Sequence"),
     "dataclasses": _words("dataclass field"),
     "collections": _words("OrderedDict"),
+    "itertools": _words("product"),
     "textwrap": _words("dedent"),
     "__future__": _words("annotations"),
 }
@@ -83,15 +84,27 @@ INIT: dict[str, frozenset[str]] = {
         "hann_window hamming_window einsum matmul bmm minimum maximum bernoulli floor ceil round"
     ),
     "torch.nn": LAYERS,
-    "itertools": _words("product"),
     "torch.nn.init": frozenset(name for name in dir(torch.nn.init) if not name.startswith("_")) | PRIVATE,
 }
 """By module: further names that code before the first call may call, to make and pack parameters."""
 
+INSTEAD = {
+    "functools.partial": "write a function",
+    "functools.reduce": "write a loop, or math.prod(shape)",
+    "collections.namedtuple": "write class Sizes(typing.NamedTuple)",
+    "hashlib": "give the module a constant name: builds are kept by what they are made of",
+    "torch.nn.modules.utils._pair": "write (k, k) if isinstance(k, int) else k",
+    "torch.get_num_threads": "omp_get_max_threads() in C++ tells it",
+    "torch.set_num_threads": "the executor sets the number of threads; leave it out",
+    "os.environ": "the executor sets the number of threads and the devices; leave it out",
+    "triton.language.tanh": "tl has no tanh: 2 * tl.sigmoid(2 * x) - 1",
+}
+"""What to write for names that people use and the language does not have."""
+
 MODULES = frozenset(FORWARD) | frozenset(INIT) | _words("torch.utils torch.nn.functional tvm_ffi triton.language.extra")
 """Modules that may be imported; some of them (`torch.nn.functional`) have no name that may be used."""
 CACHES = _words("functools.lru_cache functools.cache")
-"""Decorators of functions without arguments: what those return the first time, such as a compiled module, is kept."""
+"""Decorators of functions: what those return the first time, such as a compiled module, is kept."""
 NAMED_TUPLE = "typing.NamedTuple"
 """What a class of the file may be derived from, and nothing else: a record that is a tuple, too."""
 DEVICE_MODULES = _words(
@@ -127,6 +140,9 @@ _CONTAINERS = _words(
     "append extend insert pop get items keys values setdefault update copy clear remove reverse join replace strip "
     "lstrip rstrip split splitlines lower upper startswith endswith format zfill ljust rjust removeprefix removesuffix"
 )
+WEIGHTS_BY_NUMBER = ("weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l")
+"""How the names of a recurrent layer's parameters begin, before the number of the layer."""
+NUMBERED_LAYERS = 8
 _OF_LAYERS = _words(
     "weight bias running_mean running_var num_batches_tracked eps momentum affine track_running_stats num_features "
     "in_features out_features in_channels out_channels kernel_size stride padding padding_mode output_padding dilation "
@@ -135,8 +151,8 @@ _OF_LAYERS = _words(
     "lambd min_val max_val num_parameters approximate output_size return_indices ceil_mode count_include_pad "
     "divisor_override scale_factor mode align_corners upscale_factor start_dim end_dim margin reduction ignore_index "
     "label_smoothing delta blank full log_target swap num_heads embed_dim head_dim in_proj_weight in_proj_bias "
-    "weight_ih weight_hh bias_ih bias_hh parameters named_parameters buffers named_buffers eval train "
-    + " ".join(f"{kind}_{part}_l{layer}" for kind in ("weight", "bias") for part in ("ih", "hh") for layer in range(8))
+    "weight_ih weight_hh bias_ih bias_hh all_weights parameters named_parameters buffers named_buffers eval train "
+    + " ".join(f"{start}{layer}" for start in WEIGHTS_BY_NUMBER for layer in range(NUMBERED_LAYERS))
 )
 _OF_DEVICES = _words("multi_processor_count total_memory major minor name")
 DATA = _SHAPE | _VIEWS | _COPIES | _CONTAINERS | _OF_LAYERS | _OF_DEVICES
@@ -204,7 +220,7 @@ NUMBERS_OF_DTYPE = _words("min max eps tiny smallest_normal bits resolution")
 BUILTINS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         "len range int float bool str repr abs round divmod pow list tuple set frozenset all any isinstance slice iter "
-        "next reversed sum hasattr format bin hex ord chr".split(),
+        "next reversed sum hasattr getattr format bin hex ord chr".split(),
         frozenset[str](),
     ),
     "dict": frozenset("*"),

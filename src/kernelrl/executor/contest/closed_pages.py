@@ -284,7 +284,7 @@ def _copy(x: Any) -> None:
         x.to(dtype=dtype, copy=True, memory_format=torch.contiguous_format)
 
 
-def allocate_as_native_code() -> None:
+def work_as_native_code(copies: bool) -> None:
     """C++ enters at the dispatcher's first keys, which Python's functions leave out."""
     native: Any = torch.ops.aten
     x = torch.empty(3, 4)
@@ -293,10 +293,19 @@ def allocate_as_native_code() -> None:
     native.full_like(x, 1.0), native.full([3], 1.0), native.empty_strided([3, 4], [4, 1])
     for make in (native.empty, native.zeros, native.ones):
         make([3, 4])
+    native.scalar_tensor(1.0), native.fill_(x, 1.0), native.select(x, 0, 0), native.expand_as(x[:1], x)
+    native.squeeze(x), native.transpose(x, 0, 1), native.view(x, [-1]), native.reshape(x, [-1])
+    if copies:
+        native.contiguous(x.t()), native.clone(x), native.copy_(x, x.t().reshape(3, 4)), native.reshape(x.t(), [-1])
+        for y in (x, x.half(), x.bfloat16(), x.long()):
+            for dtype in (torch.float32, torch.float16, torch.float64, torch.int64):
+                native.to(y, dtype), native.to.dtype_layout(y, dtype=dtype), native.to(y, x.device, dtype)
+            native.to(y, x)
 
 
 def work_in_parallel(copies: bool) -> None:
     """Fill and copy what is large enough for all threads. On busy cores each of these calls takes milliseconds."""
+    ctypes.CDLL("libtorch_cpu.so")._ZN2at16init_num_threadsEv()  # as a module's first `at::parallel_for` does
     for dtype in DTYPES:
         x = torch.full((PARALLEL, PARALLEL), 1, dtype=dtype)
         torch.zeros_like(x)

@@ -27,9 +27,9 @@ from kernelrl.executor.contest.closed_pages import (
     Helper,
     Plumbing,
     all_inputs,
-    allocate_as_native_code,
     find_needed,
     replay,
+    work_as_native_code,
     work_in_parallel,
 )
 from kernelrl.executor.contest.construction import Construction
@@ -348,7 +348,7 @@ class Contestant:
             self.do_arrange({"tuple": []}, [])
             self.do_run(recorded=True)
             self.do_run()
-            allocate_as_native_code()
+            work_as_native_code(copies)
             work_in_parallel(copies)
             self.model.inputs = []
             self.do_run(recorded=True)

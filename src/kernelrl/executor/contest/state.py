@@ -32,13 +32,18 @@ def read_settings() -> dict[str, str]:
 
 
 def read_state(model: Any, on_gpu: bool) -> dict[str, Any]:
-    """Digests of all that; `model` None: there is none yet."""
-    tensors = [] if model is None else [*model.parameters(), *model.buffers()]
+    """Digests of all that, of each buffer by its name; `model` None: there is none yet."""
+    parameters, buffers = ([], []) if model is None else (model.parameters(), model.named_buffers())
     state: dict[str, Any] = {"parameters": 0}
-    for tensor in tensors:
-        storage = tensor.untyped_storage().cpu()  # a tensor's own copy would be code of the library's
-        memory = (ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())
-        state["parameters"] = zlib.crc32(memory, state["parameters"])
+    for parameter in parameters:
+        state["parameters"] = _digest(parameter, state["parameters"])
+    state["buffers"] = {name: _digest(buffer) for name, buffer in buffers}
     random_states = [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if on_gpu else [])
     state["random numbers"] = [zlib.crc32(each.numpy().tobytes()) for each in random_states]
     return state | read_settings()
+
+
+def _digest(tensor: Any, start: int = 0) -> int:
+    storage = tensor.untyped_storage().cpu()  # a tensor's own copy would be code of the library's
+    memory = (ctypes.c_ubyte * storage.nbytes()).from_address(storage.data_ptr())
+    return zlib.crc32(memory, start)

@@ -45,6 +45,8 @@ class Habits:
     returns_input: bool
     changes_state: set[str]
     """What a call does not leave as it was (see `Contestant.do_state`)."""
+    buffers: set[str]
+    """Names of its buffers. Others are a candidate's own, which it may write to."""
     reuses_outputs: bool
 
     def bears(self, distribution: str) -> bool:
@@ -79,6 +81,7 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
         not_finite=not_finite,
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),
         changes_state=changes_state,
+        buffers=set(before["buffers"]),
         reuses_outputs=any(first["pointer"] == second["pointer"] for first, second in pairs),
     )
 

@@ -48,7 +48,7 @@ def load(own: CandidateProcess) -> None:
             raise Ended("compile_error", f"The Python source does not compile: {message.get('message', '')}")
         raise Ended("runtime_error", f"Loading failed: {message.get('message', '')}")
     if must_build and not found.builds:
-        raise own.violation("no_kernel", "nothing was compiled")
+        raise own.violation("no_kernel", "nothing was compiled: call load_inline at module level or in __init__")
     own.report = message.get("parameters")
     if own.reference.has_parameters and not own.reference.parameters_vary:
         found.parameters = "same_seed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Set
 
 ALLOCATION_AND_VIEWS = frozenset(
@@ -17,7 +18,7 @@ ALLOCATION_AND_VIEWS = frozenset(
         "item _local_scalar_dense"
     ).split()
 )
-COPIES = frozenset(f"aten::{name}" for name in "clone contiguous copy_ _to_copy".split())
+COPIES = frozenset(f"aten::{name}" for name in "clone contiguous copy_ _to_copy to".split())
 """Plain copies and conversions: plumbing around a computation, and the work itself where data is only moved."""
 PLUMBING = ALLOCATION_AND_VIEWS | COPIES
 
@@ -32,6 +33,15 @@ _MOVES = PLUMBING | frozenset(
         "upsample_nearest1d upsample_nearest2d upsample_nearest3d lift_fresh_copy"
     ).split()
 )
+
+_OVERLOADS = {"aten::to": "_(dtype|dtype_layout|device|other)"}
+"""By operator: its overloads in C++, where others would have names that begin alike (`to_sparse`)."""
+
+
+def entry_points(names: Iterable[str]) -> str:
+    """A pattern of what `at::_ops` calls these operators: their names, with that of an overload behind them."""
+    parts = [re.escape(name.removeprefix("aten::")) + _OVERLOADS.get(name, r"(_\w+)?") for name in sorted(names)]
+    return f"({'|'.join(parts)})"
 
 
 def library_operators(names: Iterable[str]) -> list[str]:

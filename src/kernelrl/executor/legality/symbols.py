@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import re2
 
-from kernelrl.executor.legality.operators import PLUMBING
+from kernelrl.executor.legality.operators import PLUMBING, entry_points
 
 MAX_BYTES = 4_000_000
 """Names of a module, as the linker has them and as C++ would write them: who has more hides something."""
@@ -47,8 +47,8 @@ _KNOWN_OF_PYTHON = re2.compile(
 )
 """What a module made by torch's loader has beside those."""
 _OPERATOR = re2.compile(r"at::_ops::(\w+)::")
-_PLUMBING = re2.compile(f"({'|'.join(re2.escape(name.removeprefix('aten::')) for name in sorted(PLUMBING))})(_.*)?")
-"""Operators of PyTorch's that are allowed, with the overload's name behind an underscore."""
+_PLUMBING = re2.compile(entry_points(PLUMBING))
+"""Operators of PyTorch's that are allowed."""
 _ADDRESS = re2.compile(r"R_\w+_(?:GLOB_DAT|64|ABS64)\s+0+\s+([A-Za-z]\w*)")
 """Relocation of another library's C symbol whose address is taken rather than called."""
 _KNOWN_ADDRESSES = re2.compile(r"stdout|stderr|TVMFFI\w+|Py\w+|environ")

@@ -34,7 +34,7 @@ from kernelrl.errors import InfrastructureError
 from kernelrl.executor import machine
 from kernelrl.executor.api import Layer
 from kernelrl.executor.confinement import sandbox
-from kernelrl.executor.legality.operators import ALLOCATION_AND_VIEWS, PLUMBING
+from kernelrl.executor.legality.operators import ALLOCATION_AND_VIEWS, PLUMBING, entry_points
 from kernelrl.executor.processes import elf
 from kernelrl.executor.processes.failures import ProcessFailure
 from kernelrl.executor.processes.process import Process
@@ -60,14 +60,14 @@ TIMEOUT_S, LEARNING_S = 120.0, 10.0
 _ENTRY = re.compile(r"at::_ops::(\w+)::")
 _ACCESS = (
     r"at::TensorBase::(const_|mutable_)?data_ptr|at::Tensor::item|"
-    r"at::((init|get)_num_threads|get_thread_num|in_parallel_region|internal::set_thread_num)\("
+    r"at::((init|get)_num_threads|get_thread_num|in_parallel_region|internal::set_thread_num)"
 )
 """Functions through which native code reads a tensor's memory, and shares its loops out among threads."""
 NEAR_BYTES = 1 << 15
 """Open functions as near as this lie on one part, with what is between them, which traps: fewer parts cost less."""
 _INT3 = b"\xcc"
 MAX_OPERATORS = 300
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -333,8 +333,7 @@ def _is_open(needed: Functions, file: str, offset: int) -> bool:
 
 def _entries(mappings: Iterable[Mapping], allowed: Allowed) -> Functions:
     """The functions through which native code calls allowed operators, and reads a tensor's memory."""
-    names = "|".join(name.removeprefix("aten::") for name in OPERATORS[allowed])
-    pattern = re.compile(rf"at::_ops::({names})(_\w+)?::(call|redispatch)|{_ACCESS}")
+    pattern = re.compile(rf"at::_ops::{entry_points(OPERATORS[allowed])}::(call|redispatch)|{_ACCESS}")
     found: Functions = {}
     for file in {each.path for each in mappings if os.path.basename(each.path) == "libtorch_cpu.so"}:
         functions, code = elf.functions(file), elf.code(file)
