@@ -462,6 +462,20 @@ def test_a_task_whose_outputs_tell_nothing_of_its_inputs_is_at_fault(executor: E
     assert judge(executor, constant.replace("class Model(", "class ModelNew("), constant, "python").correct
 
 
+def test_a_task_whose_forward_draws_random_numbers_is_at_fault_where_they_matter(executor: Executor) -> None:
+    def own(task: str) -> str:
+        return task.replace("class Model(", "class ModelNew(")
+
+    noisy = program("pass", "return x + 0.1 * torch.randn_like(x)")
+    verdict = judge(executor, program("pass", "return x.clone()", "ModelNew"), noisy, "python")
+    assert (verdict.status, verdict.fault) == ("infrastructure", "task") and "pass what is drawn" in verdict.feedback
+    dropout = program("self.dropout = nn.Dropout(0.5)", "return self.dropout(x) * 2")
+    assert judge(executor, own(dropout), dropout, "python").fault == "task"
+    for line in ("self.dropout = nn.Dropout(0.5).eval()", "self.dropout = nn.Dropout(0.5)"):
+        harmless = program(line, "return torch.relu(self.dropout((x - x) if self.training else x) + x)")
+        assert judge(executor, own(harmless), harmless, "python").correct
+
+
 def test_a_task_in_which_rounding_decides_how_many_outputs_there_are_is_at_fault(executor: Executor) -> None:
     task = program("pass", "y = x + 1e8\n        return y[y > 1e8]")
     verdict = judge(executor, task.replace("class Model(", "class ModelNew("), task, "python")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ from candidate_files import EXPLOITS, HONEST, header
 from kernelrl import dialects
 from kernelrl.candidate import MAX_SOURCE_CHARS
 from kernelrl.dialects import language
+from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.syntax import MAX_DEPTH
 
 FILE = """\
@@ -283,6 +285,9 @@ def test_what_nothing_calls_is_not_judged_for_what_it_computes():
         ("torch.relu(x)", "library_call", "kernels use tl"),
         ("tl.tensor(x, tl.float32)", "library_call", "kernels use tl"),
         ("tl.inline_asm_elementwise('', '', [x], tl.float32, True, 1)", "library_call", "inline_asm"),
+        ("tl.math.tanh(x)", "library_call", "write libdevice.tanh(x), or 2 * tl.sigmoid(2 * x) - 1"),
+        ("tl.pow(x, 2.0)", "library_call", "write libdevice.pow"),
+        ("tl.make_block_ptr(x_ptr, (n,), (1,), (0,), (BLOCK,), (0,))", "library_call", "tl.make_tensor_descriptor"),
         ("HELD * 2", "forbidden_name", "nor a constant of the file"),
         ("print(x)", "forbidden_name", "print"),
         ("BLOCK(x)", "outside_language", "what is called is a kernel"),
@@ -294,6 +299,14 @@ def test_what_nothing_calls_is_not_judged_for_what_it_computes():
 def test_a_kernels_body_reaches_tl_and_nothing_else(body, rule, hint):
     violations = language.read(KERNEL.format(body=body, before="HELD = torch.ones(3)\n")).violations
     assert any(rule == each.rule and hint in each.evidence for each in violations), violations
+
+
+def test_a_kernels_body_may_use_what_triton_has():
+    for name, names in vocabulary.DEVICE.items():
+        if name not in ("triton.language.extra.cuda", "triton.language.libdevice"):
+            at_run_time = "triton.language.extra.cuda.libdevice" if name.endswith("libdevice") else name
+            module = pkgutil.resolve_name(at_run_time)
+            assert [each for each in names if not hasattr(module, each)] == [], name
 
 
 def test_a_kernels_body_may_use_constants_and_other_kernels():

@@ -39,3 +39,9 @@ def test_a_kernel_that_counts_on_the_order_of_its_programs_gives_something_else(
         "race_of_an_update",
         "race_of_programs_that_part",
     }
+
+
+def test_bfloat16_and_device_functions_are_computed_as_on_a_gpu(found: dict[str, Any]) -> None:
+    right = {name: value for name, value in found.items() if name.startswith("right ")}
+    assert len(right) == 3
+    assert all(right.values()), right

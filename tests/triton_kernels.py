@@ -12,8 +12,10 @@ from collections.abc import Callable
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
-from kernelrl.executor.contest import programs
+from kernelrl.executor.contest import bfloat16, programs
+from kernelrl.executor.contest import libdevice as interpreted
 
 CASES: list[Callable[[], list[torch.Tensor]]] = []
 GENERATOR = torch.Generator()
@@ -435,6 +437,72 @@ def in_turn_by_a_ticket() -> list[torch.Tensor]:
     return [out]
 
 
+@case
+def matmul_of_bfloat16() -> list[torch.Tensor]:
+    a, b = random(90, 50, dtype=torch.bfloat16), random(50, 70, dtype=torch.bfloat16)
+    c = torch.empty(90, 70)
+    _matmul[(6, 5)](a, b, c, 90, 70, 50, BM=16, BN=16, BK=16)
+    return [c]
+
+
+@triton.jit
+def _arithmetic(x_ptr, out_ptr, total_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    y = tl.where(x > 0, x * 3, -x) + x * x
+    tl.store(out_ptr + at, tl.maximum(y, 0.5).to(tl.bfloat16))
+    tl.store(total_ptr + tl.program_id(0), tl.max(x, axis=0))
+
+
+@case
+def arithmetic_on_bfloat16() -> list[torch.Tensor]:
+    x = random(256, dtype=torch.bfloat16)
+    out, total = torch.empty_like(x), torch.empty(4, dtype=torch.bfloat16)
+    _arithmetic[(4,)](x, out, total, BLOCK=64)
+    return [out, total]
+
+
+@triton.jit
+def _device_functions(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    positive = libdevice.abs(x) + 0.5
+    tl.store(out_ptr + at, libdevice.tanh(x))
+    tl.store(out_ptr + n + at, libdevice.pow(positive, 1.5))
+    tl.store(out_ptr + 2 * n + at, tl.extra.cuda.libdevice.expm1(x))
+    tl.store(out_ptr + 3 * n + at, libdevice.log1p(positive) + libdevice.rsqrt(positive))
+    tl.store(out_ptr + 4 * n + at, libdevice.erf(x) + libdevice.erfc(x) + libdevice.normcdf(x))
+    tl.store(out_ptr + 5 * n + at, libdevice.sin(x) * libdevice.floor(x) + libdevice.ceil(x))
+    tl.store(out_ptr + 6 * n + at, libdevice.fma(x, x, positive) + libdevice.pow(x, 2))
+    tl.store(out_ptr + 7 * n + at, tl.where(libdevice.isnan(x), 0.0, libdevice.rint(x) + libdevice.round(x)))
+
+
+@case
+def device_functions() -> list[torch.Tensor]:
+    x, out = random(256) * 3, torch.empty(8, 256)
+    _device_functions[(8,)](x, out, 256, BLOCK=32)
+    return [out]
+
+
+def what_torch_has() -> dict[str, list[torch.Tensor]]:
+    """The same by PyTorch's operators."""
+    GENERATOR.manual_seed(0)
+    product = random(90, 50, dtype=torch.bfloat16).float() @ random(50, 70, dtype=torch.bfloat16).float()
+    GENERATOR.manual_seed(0)
+    x = random(256, dtype=torch.bfloat16)
+    y = torch.where(x > 0, x * 3, -x) + x * x
+    GENERATOR.manual_seed(0)
+    z = random(256) * 3
+    positive = z.abs() + 0.5
+    functions = [z.tanh(), positive.pow(1.5), z.expm1(), positive.log1p() + positive.rsqrt()]
+    functions += [1 + torch.special.ndtr(z), z.sin() * z.floor() + z.ceil(), 2 * z * z + positive, 2 * z.round()]
+    return {
+        "matmul_of_bfloat16": [product],
+        "arithmetic_on_bfloat16": [y.clamp_min(0.5), x.view(4, 64).amax(1)],
+        "device_functions": [torch.stack(functions)],
+    }
+
+
 DISORDERED = (race_of_a_carry, race_of_an_update, race_of_programs_that_part, in_turn_by_a_ticket)
 DISORDERED += softmax_of_rows, matmul_in_tiles, atomic_sums
 
@@ -452,6 +520,8 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 
 def main() -> None:
+    bfloat16.install()
+    interpreted.install()
     expected = [run(function) for function in CASES]
     disordered = [run(function) for function in DISORDERED]
     programs.install()
@@ -469,6 +539,10 @@ def main() -> None:
         programs.install(in_any_order=lambda: True)
         left = run(function)
         found[f"disordered {function.__name__}"] = all(map(torch.allclose, left, wanted))
+    results = dict(zip((function.__name__ for function in CASES), expected, strict=True))
+    for name, right in what_torch_has().items():
+        near = [torch.allclose(*pair, rtol=1e-5, atol=1e-5) for pair in zip(results[name], right, strict=True)]
+        found[f"right {name}"] = all(near)
     print(json.dumps(found))
 
 

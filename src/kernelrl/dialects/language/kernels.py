@@ -122,7 +122,8 @@ class _Kernel:
         base, _, last = library.rpartition(".")
         if last not in vocabulary.DEVICE.get(base, ()) and library != "triton.language.constexpr":
             rule = "private_attribute" if last.startswith("_") else "library_call"
-            hint = vocabulary.INSTEAD.get(library, "kernels use tl and libdevice")
+            instead = vocabulary.INSTEAD_IN_KERNELS.get(last)
+            hint = f"write {instead}" if instead else "kernels use tl and libdevice"
             yield violation(rule, node, f"{library} in a kernel: {hint}")
 
     def _check_name(self, node: ast.Name, parent: ast.AST) -> Iterator[Violation]:

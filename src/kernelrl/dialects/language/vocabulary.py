@@ -97,7 +97,6 @@ INSTEAD = {
     "torch.get_num_threads": "omp_get_max_threads() in C++ tells it",
     "torch.set_num_threads": "the executor sets the number of threads; leave it out",
     "os.environ": "the executor sets the number of threads and the devices; leave it out",
-    "triton.language.tanh": "tl has no tanh: 2 * tl.sigmoid(2 * x) - 1",
 }
 """What to write for names that people use and the language does not have."""
 
@@ -249,14 +248,14 @@ CONSUMERS = _words("list tuple set frozenset dict sum min max any all sorted joi
 
 DEVICE: dict[str, frozenset[str]] = {
     "triton.language": _words(
-        "abs advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max "
+        "abs arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max "
         "atomic_min "
         "atomic_or atomic_xchg atomic_xor bfloat16 broadcast broadcast_to cast cat cdiv ceil clamp constexpr "
         "cos cumprod "
         "cumsum debug_barrier device_assert device_print div_rn dot dot_scaled erf exp exp2 expand_dims fdiv flip "
         "float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 floor fma full gather "
         "histogram "
-        "int1 int16 int32 int64 int8 interleave join load log log2 make_block_ptr max max_constancy max_contiguous "
+        "int1 int16 int32 int64 int8 interleave join load log log2 max max_constancy max_contiguous "
         "maximum min minimum multiple_of num_programs permute philox pi32_t pointer_type program_id rand "
         "rand4x randint "
         "randint4x randn randn4x range ravel reduce reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn "
@@ -264,12 +263,12 @@ DEVICE: dict[str, frozenset[str]] = {
         "umulhi unsqueeze squeeze view where xor_sum zeros zeros_like add mul make_tensor_descriptor"
     ),
     "triton.language.math": _words(
-        "abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi max min pow tanh"
+        "abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi"
     ),
     "triton.language.extra.libdevice": _words(
         "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc erfcinv erfcx "
         "erfinv exp "
-        "exp10 exp2 expm1 fast_dividef fast_expf fast_logf fast_powf fast_tanhf fdim floor fma fmod hypot isinf isnan "
+        "exp10 exp2 expm1 fast_dividef fast_expf fast_logf fast_powf fdim floor fma fmod hypot isinf isnan "
         "ldexp lgamma log log10 log1p log2 nearbyint nextafter normcdf pow rcbrt remainder rhypot rint round rsqrt "
         "signbit sin sinh sinpi sqrt tan tanh tgamma trunc div_rn mul_rn add_rn sub_rn ffs popc clz llrint"
     ),
@@ -279,6 +278,15 @@ DEVICE: dict[str, frozenset[str]] = {
 """By module: the names that a kernel may use."""
 for _name in ("triton.language.extra.cuda.libdevice", "triton.language.extra.cuda", "triton.language.libdevice"):
     DEVICE[_name] = DEVICE["triton.language.extra.libdevice"]
+_DESCRIPTORS = "tl.make_tensor_descriptor, or pointers with masks"
+INSTEAD_IN_KERNELS = {
+    **{name: f"libdevice.{name}" for name in DEVICE["triton.language.extra.libdevice"]},
+    "tanh": "libdevice.tanh(x), or 2 * tl.sigmoid(2 * x) - 1",
+    "fast_tanhf": "libdevice.tanh",
+    **dict.fromkeys(["make_block_ptr", "advance"], _DESCRIPTORS),
+    **dict.fromkeys(["max", "min"], "tl.maximum and tl.minimum of two, tl.max and tl.min along an axis"),
+}
+"""What to write for a name that Triton's modules lack, or lack by now."""
 DEVICE_ATTRIBUTES = _words(
     "shape dtype element_ty type T to reshape view trans permute value numel primitive_bitwidth broadcast_to "
     "expand_dims load store is_floating is_fp16 is_fp32 is_fp64 is_bf16 is_int"

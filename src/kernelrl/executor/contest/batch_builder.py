@@ -117,7 +117,7 @@ _AS_THEY_ARE = """
     icmpSLE icmpSLT icmpSGE icmpSGT icmpULE icmpULT icmpUGE icmpUGT icmpEQ icmpNE
     fcmpOLT fcmpOGT fcmpOLE fcmpOGE fcmpOEQ fcmpONE fcmpULT fcmpUGT fcmpULE fcmpUGE fcmpUEQ fcmpUNE
     fabs iabs floor ceil cos sin exp exp2 log log2 sqrt precise_sqrt rsqrt erf
-    split dot assert assume barrier
+    split dot extern_elementwise assert assume barrier
 """
 """Operations that work on the last axes, or on each element by itself."""
 _CONSTANTS = """

@@ -81,7 +81,7 @@ def _reduce(input: Any, axis: int | None, combine_fn: Any, keep_dims: bool = Fal
     tensor, standard = tensors[0], tl.standard
     data, kind = tensor.handle.data, tensor.dtype
     rank = len(tensor.shape)
-    if not rank or (axis is not None and not -rank <= axis < rank):
+    if not rank or (axis is not None and not -rank <= axis < rank) or kind == tl.bfloat16:
         raise Apart
     # all axes at once, not reshaped to one: so NumPy adds in the order in which it adds those of one program
     along = tuple(range(1, data.ndim)) if axis is None else axis % rank + 1
@@ -110,7 +110,7 @@ def _scan(input: Any, axis: int, combine_fn: Any, reverse: bool = False, **_: An
     tensors = input if isinstance(input, tuple) else (input,)
     accumulate: Any = {tl.standard._sum_combine: np.cumsum, tl.standard._prod_combine: np.cumprod}.get(combine_fn)
     rank = len(tensors[0].shape)
-    if accumulate is None or len(tensors) > 1 or not -rank <= axis < rank:
+    if accumulate is None or len(tensors) > 1 or not -rank <= axis < rank or tensors[0].dtype == tl.bfloat16:
         raise Apart
     along = axis % rank + 1
     data = tensors[0].handle.data

@@ -24,6 +24,7 @@ import triton
 from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
 
+from kernelrl.executor.contest import bfloat16, libdevice
 from kernelrl.executor.contest.batch_builder import BatchBuilder
 from kernelrl.executor.contest.batch_language import lifted, patch_language, speaking
 from kernelrl.executor.contest.batch_memory import BatchMemory
@@ -46,6 +47,8 @@ def install(in_any_order: Callable[[], bool] | None = None) -> None:
     """
     if not triton.__version__.startswith(VERSIONS):
         return
+    bfloat16.install()
+    libdevice.install()
     coin = None if in_any_order is None else staticmethod(in_any_order)
     interpreter.GridExecutor = type("BatchedGrid", (_BatchedGrid,), {"in_any_order": coin})
     for name in ("create_atomic_rmw", "create_atomic_cas"):
@@ -113,10 +116,13 @@ _running: list[_Programs] = []
 
 class _BatchedGrid(GridExecutor):  # type: ignore[misc]  # triton has no types
     fn: Callable[..., None]
+    grid: Any
     in_any_order: Callable[[], bool] | None
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         self.fn = _Programs(self.fn, self._is_in_any_order())
+        grid = self.grid
+        self.grid = lambda meta: tuple(grid(meta) if callable(grid) else grid)  # a GPU takes lists as well
         super().__call__(*args, **kwargs)
 
     def _is_in_any_order(self) -> bool:

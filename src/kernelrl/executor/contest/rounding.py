@@ -33,10 +33,16 @@ _THROUGH_ONE = frozenset("expm1 log1p tanh elu selu celu softplus log_sigmoid lo
 
 EQUAL = 1e-6
 """Terms of which the variance is less than this share of their mean square count as equal."""
+SOME = 64
+"""Elements that are looked at first."""
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
 _STEPS = frozenset("sign sgn round floor ceil trunc frac fmod remainder floor_divide heaviside bucketize".split())
 """Operators that jump, beside those that compare or convert to integers."""
+_TO_WHOLE = frozenset("sign sgn round floor ceil trunc heaviside floor_divide".split())
+"""Operators that give whole numbers, which stay as they are."""
+_OF_WHOLE = frozenset("clamp clamp_min clamp_max minimum maximum where relu hardtanh neg abs add sub rsub mul".split())
+"""Operators that round nothing where operands and results are whole numbers that the precision has."""
 
 
 class Precisions(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -87,7 +93,8 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         exact = func(*args, **kwargs) if func._schema.is_mutable else None
-        self.jumps |= func._schema.name.removeprefix("aten::") in _STEPS
+        base = func._schema.name.removeprefix("aten::").removesuffix("_")
+        self.jumps |= base in _STEPS
         if func._schema.name not in PLUMBING:
             name, dtype, to = next(self._native, ("", self._dtype, self._dtype))
             if name != func._schema.name:
@@ -103,13 +110,19 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._round_to(to)
                 result = self._moved(result)
             return result
+        if base in _OF_WHOLE and self._are_whole([*args, *kwargs.values()]):
+            result = func(*args, **kwargs) if exact is None else exact
+            if self._are_whole([result]):
+                return result
         if exact is not None:
-            if _is_float(exact):
+            if _is_float(exact) and base not in _TO_WHOLE:
                 exact.copy_(self._moved(exact))
                 if (error := self._error_through_one(func, exact)) is not None:
                     exact.addcmul_(self._signs(exact), error)
             return exact
         result = func(*(self._moved(item) if _is_float(item) else item for item in args), **kwargs)
+        if base in _TO_WHOLE:
+            return result
         if func._schema.name.removeprefix("aten::") in _STATISTICS:
             num_terms = args[0].numel() // max(_as_tuple(result)[-1].numel(), 1)
             equal = bool((args[0] == args[0].flatten()[0]).all()) if args[0].numel() else False
@@ -126,6 +139,13 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self._result_unit:
                 result = result.addcmul(result, self._signs(result), value=self._result_unit)
         return result
+
+    def _are_whole(self, items: Iterable[Any]) -> bool:
+        """Whether tensors among them have nothing but whole numbers that the precision has."""
+        tensors = [item for item in items if _is_float(item)]
+        some = all(torch.equal(item.flatten()[:SOME], item.flatten()[:SOME].round()) for item in tensors)
+        largest = abs(self._times / self._unit) if self._unit else 0.0
+        return some and all(bool(((item == item.round()) & (item.abs() <= largest)).all()) for item in tensors)
 
     def _round_to(self, dtype: torch.dtype) -> None:
         info = torch.finfo(dtype)

@@ -89,8 +89,7 @@ class Expected:
             if moved is not None and exact.dtype == torch.bool:
                 low, high = exact & ~moved, exact | moved
             elif moved is not None:
-                reach = int(ROUNDINGS) * moved
-                low, high = exact.long() - reach, exact.long() + reach
+                low, high = exact.long() - moved, exact.long() + moved
             inside = (native >= low) & (native <= high)
             low, high = torch.where(inside | (native > high), low, native), torch.where(native > high, native, high)
             return cls(low, high, nan=None, reliable=bool(inside.all()))

@@ -25,6 +25,9 @@ _MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isin
 _LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())
 """Operators that may write data in another order of dimensions, as `contiguous` and `reshape` do by `clone`."""
 
+CALLS = 4
+"""Calls in which random numbers may show in the outputs."""
+
 
 @dataclass(frozen=True)
 class Habits:
@@ -68,6 +71,8 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
     after = own.ask({"do": "state"})["state"]
     pairs = zip(native["tensors"], again["tensors"], strict=True)
     changes_state = {name for name in before if before[name] != after[name]}
+    if "random numbers" in changes_state:
+        _check_draws(own, layout, image)
     minds_not_finite = bool(_MINDS_NOT_FINITE & operators) or (
         not changes_state and "NaN" not in not_finite and _replaces_nan(own, native, layout, image)
     )
@@ -84,6 +89,21 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
         buffers=set(before["buffers"]),
         reuses_outputs=any(first["pointer"] == second["pointer"] for first, second in pairs),
     )
+
+
+def _check_draws(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tensor) -> None:
+    """Check that the random numbers that it draws in a call make no difference, as none do in dropout of zeros.
+
+    Raises:
+        TaskError: they do. Float64 would draw others than the task's precision, and a candidate others again.
+    """
+    first, *others = (own.outputs(own.call(layout, image)) for _ in range(CALLS))
+    pairs = [pair for other in others for pair in zip(first, other, strict=True)]
+    if not all(one.shape == two.shape and torch.allclose(one, two, equal_nan=True) for one, two in pairs):
+        raise TaskError(
+            f"task {own.task.id}: forward draws random numbers that its outputs depend on, so no program can give the "
+            "same outputs; call .eval() in the constructor, or pass what is drawn as an input"
+        )
 
 
 def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> bool:
