@@ -1,28 +1,25 @@
 # honest: at::parallel_for on a task without parameters
-# task: relu_scale
+# task: elu
 # dialect: cpp
 # loader: torch
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
-
-SOURCE = """
+src = """
 #include <torch/extension.h>
 #include <ATen/Parallel.h>
-
-torch::Tensor relu_scale(torch::Tensor x) {
-  auto out = at::empty_like(x);
+#include <cmath>
+torch::Tensor elu(torch::Tensor x) {
+  auto y = torch::empty_like(x);
   const float* a = x.data_ptr<float>();
-  float* o = out.data_ptr<float>();
-  at::parallel_for(0, x.numel(), 2048, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) o[i] = a[i] > 0 ? 2 * a[i] : 0;
+  float* b = y.data_ptr<float>();
+  at::parallel_for(0, x.numel(), 1024, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) b[i] = a[i] > 0 ? a[i] : std::expm1(a[i]);
   });
-  return out;
+  return y;
 }
 """
-extension = load_inline(name="relu_scale", cpp_sources=SOURCE, functions=["relu_scale"])
-
-
+ext = load_inline(name="pfor", cpp_sources=src, functions=["elu"])
 class ModelNew(nn.Module):
     def forward(self, x):
-        return extension.relu_scale(x)
+        return ext.elu(x)

@@ -30,9 +30,9 @@ FORBIDDEN_WORD = re2.compile(
 _HARMLESS_OF_TORCH = re2.compile(
     rb"(at|torch|c10)::(BFloat16|Half|k[A-Z]\w+|ScalarType|IntArrayRef|ArrayRef|Device|DeviceType|Scalar|MemoryFormat|"
     rb"optional|nullopt|TensorOptions|SmallVector|irange)|"
-    rb"(at|torch)::(Tensor|Dtype|empty|empty_strided|zeros|ones|full|(empty|zeros|ones|full)_like|scalar_tensor|"
+    rb"(at|torch)::(Tensor|Dtype|empty|empty_strided|zeros|ones|full|scalar_tensor|"
     rb"TensorAccessor|PackedTensorAccessor(32|64)?|NoGradGuard|CppTypeToScalarType)|"
-    rb"torch::(tensor|dtype|device)|at::(parallel_for|get_num_threads|get_thread_num|opmath_type|acc_type|divup)"
+    rb"torch::(tensor|dtype|device|(empty|zeros|ones|full)_like)|at::(parallel_for|get_num_threads|get_thread_num|opmath_type|acc_type|divup)"
 )
 _INSTEAD = {
     "c10": "write std::optional<torch::Tensor>, std::nullopt, float",
