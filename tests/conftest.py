@@ -87,6 +87,7 @@ if MADE_HERE:
 
 
 def pytest_unconfigure() -> None:
+    gc.unfreeze()  # else libraries complain that their objects outlive the interpreter
     if MADE_HERE:
         shutil.rmtree(os.environ["KERNELRL_TESTS"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from collections.abc import Callable
@@ -51,6 +52,7 @@ def imported(name: str) -> ModuleType:
     finally:
         gc.freeze()
         gc.enable()
+        atexit.register(gc.unfreeze)  # else libraries complain that their objects outlive the interpreter
 
 
 TRAINING = ("sft", "grpo")

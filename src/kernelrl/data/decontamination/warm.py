@@ -1,5 +1,6 @@
 """Imported by the process that workers are forked from: what torch imports on first use is there before any task."""
 
+import atexit
 import gc
 
 gc.disable()  # it would look at what is imported again and again, and all of that stays
@@ -25,3 +26,4 @@ canonical_hash(trace(PROGRAM), sizes=False)
 gc.collect()
 gc.freeze()  # a worker that looked at these objects would also copy the pages that they lie in
 gc.enable()
+atexit.register(gc.unfreeze)  # else libraries complain that their objects outlive the interpreter
