@@ -6,6 +6,7 @@ from concurrent.futures import CancelledError
 from functools import partial
 from importlib.util import find_spec
 
+import diskcache
 import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -194,6 +195,17 @@ def test_answers_are_kept_and_failures_asked_again(serve, tmp_path):
     assert [(given.text, given.cached) for given in answers] == [("one", True), ("three", False), ("three", True)]
     assert len(server.requests) == 4 and answers[0].cost == 0 and answers[0].prompt_tokens == 1000
     again.close()
+
+
+def test_no_answer_is_dropped_however_many_are_kept(serve, tmp_path):
+    """The cache's own default drops the oldest beyond a size."""
+    questions = [[{"role": "user", "content": str(number)}] for number in range(100)]
+    with diskcache.Cache(tmp_path / "answers") as cache:
+        cache.reset("size_limit", 1 << 16)
+    policy = served(serve(answer("x" * 2000)), concurrency=2, cache_dir=str(tmp_path / "answers"))
+    policy.sample(questions, range(100))
+    assert all(given.cached for given in policy.sample(questions, range(100)))
+    policy.close()
 
 
 def test_a_server_that_dies_leaves_what_it_answered(serve, tmp_path):

@@ -7,7 +7,7 @@ import torch
 from omegaconf import OmegaConf
 
 from kernelrl.configs import compose_config
-from kernelrl.data import sources
+from kernelrl.data import filters, sources
 from kernelrl.data.decontamination.program import normalise
 from kernelrl.data.filters import FilterSettings, probe, probe_all
 from kernelrl.data.graph.generate import tasks
@@ -174,6 +174,21 @@ def get_init_inputs():
 )
 def test_filters_are_configurable(body, settings, reason):
     assert probe(PROGRAM.format(body=body), FilterSettings(**{"min_ms": 0.0, "max_ms": 1e4} | settings)) == reason
+
+
+def test_a_task_that_is_far_too_slow_is_called_once():
+    """KernelBench's problems take seconds a call on a CPU."""
+
+    class Slow(torch.nn.Module):
+        calls = 0
+
+        def forward(self):
+            Slow.calls += 1
+
+    for enough_ms, num_calls in ((0.0, 1), (1e9, filters.NUM_TIMED_RUNS)):
+        Slow.calls = 0
+        filters._fastest(Slow(), [], enough_ms)
+        assert Slow.calls == num_calls
 
 
 def test_a_batch_is_filtered_with_its_duplicates_and_crashes_and_resumes(tmp_path):
