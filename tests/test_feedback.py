@@ -7,7 +7,7 @@ import pytest
 from conftest import KERNELS, REFERENCE, RIGHT
 from executor_cases import FAST, judge
 from kernelrl.strategies.feedback import AMOUNTS, Feedback
-from kernelrl.verdict import Speedup, TrialError, Verdict, Violation
+from kernelrl.verdict import GpuBuild, Speedup, TrialError, Verdict, Violation
 
 
 def verdict(status="correct", **fields):
@@ -37,6 +37,22 @@ def test_of_a_build_it_tells_the_first_error_with_its_line(judged):
     assert text.count("error") == 1
 
 
+def test_of_a_right_kernel_it_tells_which_loops_were_vectorised(executor_cache, kept_executor):
+    """Each element of a chain waits for the one before, and no compiler can change that."""
+    source = RIGHT.replace("2.0f * a[i] : 0.0f;", "2.0f * a[i] : 0.0f;\n  LOOP")
+    slow = "volatile float chain = 0; for (int64_t i = 0; i < n; ++i) chain = chain * 0.5f + a[i];"
+    with kept_executor({**FAST, "timing": False, "cache_dir": str(executor_cache)}) as executor:
+        text = Feedback()(judge(executor, source.replace("LOOP", slow)), source)
+    assert re.search(r"The compiler vectorised the loops at line 7 \(\d+ bytes\) of the C\+\+\.", text)
+    assert re.search(r"It did not vectorise the loop at line 8: \S+", text)
+
+
+def test_of_nvccs_errors_it_tells_the_first_one_too():
+    build = GpuBuild(kernel="k", arch="sm_90", ok=False, log='kernel.cu(12): error: identifier "y" is undefined')
+    text = Feedback()(verdict("compile_error", gpu_builds=(build,)), RIGHT)
+    assert 'The first error is on line 12 of the source that is compiled: identifier "y" is undefined' in text
+
+
 def test_of_a_cheat_it_names_the_rule(judged):
     text = Feedback()(judged["cheat"], KERNELS["cheat"])
     assert "It breaks the rule `library_call` (line 7): torch.relu" in text
@@ -51,11 +67,16 @@ def test_of_inputs_that_only_hidden_trials_have_it_says_so():
 
 def test_of_a_right_kernel_it_tells_times_against_reference_and_limit():
     timed = verdict(
-        candidate_ms=2.0, reference_ms=4.0, bound_ms=0.5, speedup=Speedup(median=2.0, low=1.8, high=2.2, pairs=9)
+        candidate_ms=2.0,
+        reference_ms=4.0,
+        bound_ms=0.5,
+        bound_by="reading",
+        speedup=Speedup(median=2.0, low=1.8, high=2.2, pairs=9),
     )
     text = Feedback()(timed, RIGHT)
     assert "It takes 2 ms, the reference 4 ms: a speedup of 2.00 (between 1.80 and 2.20)." in text
-    assert "No program can take less than 0.5 ms on this machine: it is 4 times as slow as that." in text
+    limit = "No program can take less than 0.5 ms on this machine, which reading its inputs takes"
+    assert f"{limit}: it is 4 times as slow as that." in text
 
 
 def test_each_amount_tells_more_than_the_one_before(judged):

@@ -112,6 +112,17 @@ class Construction(_Frozen):
     reference_ms: float
 
 
+class Loop(_Frozen):
+    """What the compiler has made of one innermost loop of C++."""
+
+    line: int
+    """Of the text that is compiled."""
+    vector_bytes: int
+    """Length of its vectors (in bytes); 0: it is not vectorised."""
+    reason: str = ""
+    """Why not, in the compiler's words; empty: they do not say."""
+
+
 class Build(_Frozen):
     """What compiling the candidate's native code came to."""
 
@@ -125,6 +136,8 @@ class Build(_Frozen):
     """Compiler output, shortened."""
     keys: tuple[str, ...] = ()
     """Content keys of the modules in the build cache."""
+    loops: tuple[Loop, ...] = ()
+    """Of the only native module, where it is C++ that compiles; empty: not known, or there are none."""
 
 
 class GpuBuild(_Frozen):
@@ -185,6 +198,8 @@ class Verdict(_Frozen):
     """Time below which no program can do the task on this machine (in milliseconds; docs/executor.md); None: not known.
 
     A kernel that seems to be faster by more than a factor of two, twice, is `illegal` (`implausible`)."""
+    bound_by: Literal["reading", "writing", "multiplying"] | None = None
+    """What takes `bound_ms`: reading what must be read, writing the outputs, or multiplying matrices."""
     uneven: bool = False
     """True: the candidate's other calls took longer than those that count, so `speedup` is that of all of them."""
     retest: Speedup | None = None

@@ -14,11 +14,13 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernelrl.syntax import parse
-from kernelrl.verdict import TrialError, Verdict
+from kernelrl.verdict import Loop, TrialError, Verdict
 
 Amount = Literal["status", "errors", "times", "profile"]
 AMOUNTS: tuple[Amount, ...] = ("status", "errors", "times", "profile")
-_BUILD_ERROR = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<text>.+)$", re.MULTILINE)
+_BUILD_ERROR = re.compile(
+    r"^[^:(\n]+(?::(?P<line>\d+)(?::\d+)?|\((?P<nvcc>\d+)\)): (?:fatal )?error: (?P<text>.+)$", re.MULTILINE
+)
 _VALUES = re.compile(r"at (?P<index>\[[\d, ]*\]) expected (?P<expected>\S+), got (?P<got>\S+)$")
 _STATUS = {
     "correct": "The kernel is correct.",
@@ -30,6 +32,11 @@ _STATUS = {
     "killed": "The kernel's process was killed.",
     "not_run": "The kernel was compiled, and not run.",
     "infrastructure": "The kernel could not be judged.",
+}
+_BOUND_BY = {
+    "reading": "reading its inputs",
+    "writing": "writing its outputs",
+    "multiplying": "multiplying its matrices",
 }
 
 
@@ -82,7 +89,7 @@ def _build_error(verdict: Verdict, source: str | None) -> str:
     found = next((match for log in logs if (match := _BUILD_ERROR.search(log))), None)
     if found is None:
         return verdict.feedback
-    number = int(found["line"])
+    number = int(found["line"] or found["nvcc"])
     quoted = _native_line(source or "", number)
     return f"The first error is on line {number} of the source that is compiled: {found['text']}" + (
         f"\n    {quoted}" if quoted else ""
@@ -103,7 +110,8 @@ def _native_line(source: str, number: int) -> str:
 def _wrong_outputs(errors: Sequence[TrialError], trials: int) -> list[str]:
     """The first trial that failed, and on which kinds of inputs trials failed."""
     first = errors[0]
-    lines = [f"It fails in {len(errors)} of {trials} trials. {_wrong_element(first)}"]
+    wrong = len({error.trial for error in errors})
+    lines = [f"It fails in {wrong} of {trials} trials. {_wrong_element(first)}"]
     if first.max_rel is not None and first.kind == "mismatch":
         lines[0] += f" (largest relative error {first.max_rel:.1g})"
     hidden = list(dict.fromkeys(error.inputs for error in errors if error.inputs != "task"))
@@ -139,8 +147,9 @@ def _times(verdict: Verdict) -> list[str]:
     if verdict.speedup_compiled is not None:
         lines.append(f"Against torch.compile the speedup is {verdict.speedup_compiled.median:.2f}.")
     if verdict.bound_ms is not None:
+        work = f", which {_BOUND_BY[verdict.bound_by]} takes" if verdict.bound_by else ""
         lines.append(
-            f"No program can take less than {verdict.bound_ms:.3g} ms on this machine: "
+            f"No program can take less than {verdict.bound_ms:.3g} ms on this machine{work}: "
             f"it is {verdict.candidate_ms / verdict.bound_ms:.3g} times as slow as that."
         )
     return lines
@@ -158,10 +167,24 @@ def _profile(verdict: Verdict) -> list[str]:
             f"Peak memory: {verdict.memory.candidate_mb:.3g} MiB, "
             f"the reference's {verdict.memory.reference_mb:.3g} MiB."
         )
+    if verdict.correct and verdict.build is not None:
+        lines += _loops(verdict.build.loops)
     for build in verdict.gpu_builds:
         if build.ok:
             lines.append(
                 f"{build.kernel} for {build.arch}: {build.registers} registers a thread, {build.shared_bytes} bytes of "
                 f"shared memory, {build.spill_bytes} bytes spilled."
             )
+    return lines
+
+
+def _loops(loops: Sequence[Loop]) -> list[str]:
+    """Which loops the compiler has vectorised, by the line of the source that is compiled, and why not the others."""
+    lines = []
+    if vectorised := [f"line {loop.line} ({loop.vector_bytes} bytes)" for loop in loops if loop.vector_bytes]:
+        lines.append(f"The compiler vectorised the loops at {', '.join(vectorised)} of the C++.")
+    for loop in loops:
+        if not loop.vector_bytes:
+            why = f": {loop.reason}" if loop.reason else ""
+            lines.append(f"It did not vectorise the loop at line {loop.line}{why}.")
     return lines

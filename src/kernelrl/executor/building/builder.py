@@ -27,7 +27,7 @@ import triton
 import tvm_ffi
 
 from kernelrl.executor import machine
-from kernelrl.executor.building import checks, cubin, headers
+from kernelrl.executor.building import checks, cubin, headers, loops
 from kernelrl.executor.building.checks import Check
 from kernelrl.executor.building.compilers import FILE_BYTES, MEMORY_BYTES, Compiled, Compilers, shorten
 from kernelrl.executor.building.entries import build_folder, digest, publish
@@ -39,13 +39,14 @@ from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.forking import ForkServer
 from kernelrl.executor.processes.helpers import confined_assembler
 from kernelrl.syntax import parse
+from kernelrl.verdict import Loop
 
 _PTXAS = re2.compile(
     r"Compiling entry function '(\w+)'[^\n]*\n(?:[^\n]*\n)?[^\n]*?(\d+) bytes spill stores[^\n]*\n"
     r"[^\n]*Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?"
 )
 """What the assembler says of one kernel: its (mangled) name, spills, registers, shared memory."""
-BUILD_FORMAT = 12
+BUILD_FORMAT = 13
 """Raised when a change of the builder makes earlier builds useless."""
 PRUNE_EVERY = 256
 """Builds after which those that nobody has used for long are looked for."""
@@ -68,6 +69,8 @@ class Built:
     """False: the load on the machine, or a signal from outside, may have decided; such a build is not kept."""
     out_of_time: bool = False
     """The compiler was stopped because it took too long."""
+    loops: tuple[Loop, ...] = ()
+    """What the compiler has made of the loops of C++; empty: nothing is known."""
 
 
 class Builder:
@@ -152,7 +155,7 @@ class Builder:
                     with self._cores.working():
                         violations = native.violations(text_of(unit), work, unit["loader"], bool(unit.get("cuda")))
                 result = {"ok": ok, "log": made.log, "seconds": made.seconds, "violations": violations}
-                result |= {"out_of_time": made.out_of_time}
+                result |= {"out_of_time": made.out_of_time, "loops": loops.read(work)}
                 (work / "build.json").write_text(json.dumps(result))
                 for left in work.iterdir():
                     if left.name not in ("build.json", "module.so"):
@@ -180,7 +183,8 @@ class Builder:
         if self._check:
             command = _prepare_check(self._check, work, command[1:], link)
         else:
-            command = ["sh", "-c", native.BUILD_AND_LOOK, *command, "-shared", name, "-o", "module.so", *link]
+            notes = [loops.FLAG] if command[0] == "g++" else []
+            command = ["sh", "-c", native.BUILD_AND_LOOK, *command, *notes, "-shared", name, "-o", "module.so", *link]
         made = self._compilers.run(command, work)
         if made.final or made.out_of_time:
             return made
@@ -197,8 +201,10 @@ class Builder:
         path = folder / "module.so" if result["ok"] else None
         seconds = 0.0 if cached else result["seconds"]
         violations = tuple(map(tuple, result["violations"]))
-        late = result["out_of_time"]
-        return Built(result["ok"], path, result["log"], seconds, cached, violations, folder.name, out_of_time=late)
+        late, noted = result["out_of_time"], tuple(Loop(**each) for each in result["loops"])
+        return Built(
+            result["ok"], path, result["log"], seconds, cached, violations, folder.name, out_of_time=late, loops=noted
+        )
 
     def compile_cuda(self, unit: dict[str, Any], arch: str) -> tuple[bool, str, list[dict[str, Any]]]:
         """Compile a unit with CUDA sources for a GPU that need not be here.

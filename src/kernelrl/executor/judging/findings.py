@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,7 @@ class Findings:
     parameters: ParameterSource | None = None
     log: str = ""
     bound_s: float | None = None
+    bound_by: Literal["reading", "writing", "multiplying"] | None = None
     """Time below which no program can do it (in seconds)."""
     checks: list[str] = field(default_factory=list)
     """See `Verdict.checks`."""
@@ -206,6 +208,7 @@ class Findings:
                 cached=all(built.cached for built in self.builds),
                 units=len(self.builds),
                 keys=tuple(built.key for built in self.builds if built.key),
+                loops=self.builds[0].loops if len(self.builds) == 1 else (),
                 log=shorten("\n".join(built.log for built in self.builds).strip()),
             )
         return Verdict(
@@ -225,6 +228,7 @@ class Findings:
             candidate_ms=candidate_ms,
             speedup=speedup,
             bound_ms=None if self.bound_s is None else self.bound_s * 1e3,
+            bound_by=self.bound_by,
             uneven=uneven,
             draws=self.draws,
             compiled_ms=compiled_ms,

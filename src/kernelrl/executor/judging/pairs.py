@@ -108,7 +108,7 @@ class Pairs:
         """What is faster than this machine allows has not done the work, whatever it is that it has done."""
         found = self._found
         bound_s, work = bounds.of(self._reference)
-        found.bound_s = bound_s
+        found.bound_s, found.bound_by = bound_s, work
         if too_fast(found.candidate_s, bound_s):
             evidence = f"{found.candidate_s * 1e3:.3g} ms, where {work} alone takes {bound_s * 1e3:.3g} ms here"
             raise self._own.violation(IMPLAUSIBLE, evidence)
