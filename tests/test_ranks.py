@@ -61,6 +61,7 @@ def test_where_a_node_generates_the_trainer_asks_its_server(monkeypatch):
     assert "use_vllm" not in trainer_fields("sft", cfg.sft.trainer, cfg.parallel)
 
 
+@pytest.mark.cluster
 def test_ranks_wait_for_a_slow_reward_under_deepspeed_too(monkeypatch):
     """It opens the process group before the trainer's arguments could, and would give up after ten minutes."""
     asked = []

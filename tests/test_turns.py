@@ -1,6 +1,7 @@
 """Training through a strategy: returns, advantages, and rows that are turns of trajectories."""
 
 import math
+from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from curated import training_config
 from kernelrl import grpo
+from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.errors import UserError
 from kernelrl.grpo import shared_policy
 from kernelrl.grpo.curriculum import Curriculum
@@ -20,7 +22,7 @@ from kernelrl.stage_folder import LOG, read_log
 from kernelrl.strategies.archive import Archive, Exemplar
 from kernelrl.strategies.protocol import Attempt, Draft, Question
 from kernelrl.task import Task
-from kernelrl.verdict import Verdict
+from kernelrl.verdict import Speedup, Verdict
 
 NAN = math.nan
 
@@ -175,6 +177,28 @@ def test_a_turn_that_outgrows_the_context_is_refused_and_ends_its_trajectory(tra
     assert f"the model's context of {room[0]}" in records[1].verdict.feedback
     assert records[0].rewards["return"] == records[0].reward, "a trajectory that ended early"
     assert log[0]["attempts"] == 0.25 and math.isfinite(log[0]["loss"])
+
+
+def test_it_begins_with_the_kernels_that_another_run_knows(train, tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(grpo, "_heldout", lambda data: frozenset())  # the tests' data holds out what it trains on
+    data, earlier = Path(tiny[0].partition("=")[2]), Archive(tmp_path / "earlier", 9)
+    _, written = wrote(0)
+    known = []
+    for times in (1.0, 3.0):
+        right = {
+            "status": "correct",
+            "stage": "correct",
+            "speedup": Speedup(median=times, low=times, high=times, pairs=9),
+        }
+        verdict = written.verdict.model_copy(update=right)
+        known.append(Exemplar(id=f"grpo/7/{times}", source=f"# as fast as {times}", verdict=verdict))
+    for row in read_table(data / TASKS_TRAIN, ["task"]):
+        earlier.add(Task.model_validate_json(row["task"]), known)
+    words = ("strategy=contrastive", "grpo.turns.rows=1", "reward=rule", "grpo.trainer.max_steps=1")
+    records, _ = train(*words, f"grpo.turns.archive={tmp_path}/earlier")
+    assert all(each.source in record.prompt for record in records for each in known)
+    with pytest.raises(UserError, match=r"grpo.turns.archive=.*nowhere: there is no such folder"):
+        train(*words, f"grpo.turns.archive={tmp_path}/nowhere")
 
 
 def test_a_killed_training_goes_on_from_its_checkpoint(train, monkeypatch, tmp_path):

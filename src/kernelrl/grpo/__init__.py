@@ -176,6 +176,8 @@ def run(cfg: DictConfig) -> Path:
                 archive = Archive(stage.path / "archive", turns.archive_capacity, _heldout(Path(cfg.grpo.data)))
                 if is_main_rank():
                     archive.forget(lambda exemplar: _step_of(exemplar.id) >= repeated)
+                    if turns.archive is not None and not repeated:
+                        archive.inherit(Archive(turns.archive, turns.archive_capacity), tasks.values(), cfg.dialect)
                 rollout = Rollout(through, turns, tasks, reward_function, cfg.seed, archive, reasoning, playing)
                 if isinstance(reward_function, AttemptRewardFunction):
                     reward_function.rollout = rollout

@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
@@ -51,6 +52,8 @@ class Turns(BaseModel):
     """What a return is compared with (`returns.py`)."""
     archive_capacity: PositiveInt
     """Kernels that are kept of each task, for strategies that show them."""
+    archive: Path | None
+    """An archive of another run: what it knows of the training tasks is there from the first step. None: nothing is."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,11 @@ def check_turns(
         raise UserError(
             f"grpo.trainer.num_generations={trainer['num_generations']} is no multiple of "
             f"grpo.turns.rows={turns.rows}: a group is whole trajectories"
+        )
+    if turns.archive is not None and not turns.archive.is_dir():
+        raise UserError(
+            f"grpo.turns.archive={turns.archive}: there is no such folder; give one that a search, or a training "
+            "through a strategy, has made, such as outputs/NAME/search/archive"
         )
     if turns.role not in strategy.roles:
         raise UserError(f"grpo.turns.role={turns.role}: {name} asks {', '.join(strategy.roles)}; train one of these")

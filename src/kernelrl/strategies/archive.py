@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from kernelrl.verdict import Verdict
 BUCKET = 0.1
 """Width of a score bucket, as a share of the score `0.3 + speedup` (`scores.py`). Of the speedup by itself that is 13 %
 at a speedup of 1, and 10.6 % at 5."""
+INHERITED = "inherited"
+"""Stands before the ids of kernels that come from another run."""
 
 
 class Exemplar(BaseModel):
@@ -131,6 +133,12 @@ class Archive:
             known = self.of(task)
             known.add(exemplars)
             write_atomically(self._path(task), _EXEMPLARS.dump_json(list(known)))
+
+    def inherit(self, other: Archive, tasks: Iterable[Task], dialect: str) -> None:
+        """Keep what another run's archive knows of these tasks in a dialect."""
+        for task in tasks:
+            known = [each for each in other.of(task) if each.verdict.dialect == dialect]
+            self.add(task, [each.model_copy(update={"id": f"{INHERITED}/{each.id}"}) for each in known])
 
     def forget(self, is_forgotten: Callable[[Exemplar], bool]) -> None:
         """Drop kernels of all tasks. Those that had to go for them do not come back."""
