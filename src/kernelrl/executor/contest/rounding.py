@@ -123,8 +123,8 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*(self._moved(item) if _is_float(item) else item for item in args), **kwargs)
         if base in _TO_WHOLE:
             return result
-        if func._schema.name.removeprefix("aten::") in _STATISTICS:
-            num_terms = args[0].numel() // max(_as_tuple(result)[-1].numel(), 1)
+        if base in _STATISTICS and (num_statistics := _as_tuple(result)[-1].numel()):  # batch norm may be given its own
+            num_terms = args[0].numel() // num_statistics
             equal = bool((args[0] == args[0].flatten()[0]).all()) if args[0].numel() else False
             units = max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `_error`
             result = func(self._moved(args[0], units), *args[1:], **kwargs)
