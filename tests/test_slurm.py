@@ -174,7 +174,7 @@ def written(folder: Path) -> str:
         (["launcher.partition=gpu"], "launcher.partition=gpu: Slurm has no such partition; there are work, urgent"),
         (["+launcher.options.reservation=none"], "error: sbatch: "),
         (["launcher.generators=1"], "launcher.generators=1: vLLM is not installed; pip install 'kernelrl[vllm]'"),
-        (["launcher.array=2"], "launcher.array=2: only eval can be shared out as an array, not sft"),
+        (["launcher.array=2"], "launcher.array=2: only curate and eval can be shared out as an array, not sft"),
     ],
 )
 def test_what_slurm_cannot_do_is_one_line_before_anything_runs(
