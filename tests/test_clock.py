@@ -162,7 +162,7 @@ def test_a_candidates_process_can_read_no_clock(tmp_path: Path) -> None:
         ("sandbox._PR_TSC_SIGSEGV = 1", {"read the counter"}),
         ("sandbox.clock_pages = lambda: (0, 0)", {"ask the vDSO coarsely"}),
         (
-            "sandbox.filter_candidate = lambda sealed: sandbox.filter_other(may_exec=False)",
+            "sandbox.filter_candidate = lambda sealed, timeless: sandbox.filter_other(may_exec=False)",
             {
                 "ask the kernel",
                 "sleep",

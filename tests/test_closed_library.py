@@ -187,7 +187,7 @@ def test_a_confined_process_can_execute_its_modules_and_nothing_new(tmp_path: Pa
             {"map a file", "map a library"},
         ),
         (
-            "sandbox.filter_candidate = lambda sealed: False",
+            "sandbox.filter_candidate = lambda sealed, timeless: False",
             "seccomp",
             {"have executable memory", "make memory executable"},
         ),

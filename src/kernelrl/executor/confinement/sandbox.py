@@ -133,7 +133,7 @@ def confine(
     _drop_capabilities()
     if _restrict_files((*files, *readable), scratch if modules is None else None, may_exec, cuda):
         layers.append("landlock")
-    if filtered and (filter_other(may_exec) if modules is None else filter_candidate(sealed)):
+    if filtered and (filter_other(may_exec) if modules is None else filter_candidate(sealed, timeless)):
         layers.append("seccomp")
         if timeless and alone:
             layers.append("clock")

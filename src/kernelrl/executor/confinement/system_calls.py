@@ -78,11 +78,13 @@ _DENIED_BY_FILE = {"fcntl": (8, 10, 15, 1024), "ioctl": (0x8901, 0x8902, 0x5452)
 processes, or make them wait."""
 
 
-def filter_candidate(sealed: bool) -> bool:
+def filter_candidate(sealed: bool, timeless: bool) -> bool:
     """Leave this process, a candidate's on the CPU, what is on the list. Returns whether the filter holds.
 
     Args:
         sealed: memory that is not executable now can never become so.
+        timeless: its other clocks are closed, so these are too. Where they are not, the C library may need a call to
+            tell the time.
     """
     if seccomp is None:
         return False
@@ -91,8 +93,8 @@ def filter_candidate(sealed: bool) -> bool:
         for name in _ALLOWED:
             _add_if_known(rules, seccomp.ALLOW, name)
         for name in _CLOCKS:
-            _add_if_known(rules, seccomp.TRAP, name)
-        _allow_by_argument(rules)
+            _add_if_known(rules, seccomp.TRAP if timeless else seccomp.ALLOW, name)
+        _allow_by_argument(rules, timeless)
         _allow_memory(rules, sealed)
         rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags are in memory: glibc falls back to clone
         rules.load()
@@ -138,7 +140,7 @@ def name_of_call(number: int) -> str:
     return next(known, str(number))
 
 
-def _allow_by_argument(rules: Any) -> None:
+def _allow_by_argument(rules: Any, timeless: bool) -> None:
     """What a candidate may call with some arguments."""
     for name, argument, values in (
         ("ioctl", 1, _IOCTL),
@@ -163,7 +165,7 @@ def _allow_by_argument(rules: Any) -> None:
     for command in _FUTEX_WAITS:
         waits = seccomp.Arg(1, seccomp.MASKED_EQ, _FUTEX_COMMAND, command)
         rules.add_rule(seccomp.ALLOW, "futex", waits, seccomp.Arg(3, seccomp.EQ, 0))
-        rules.add_rule(seccomp.TRAP, "futex", waits, seccomp.Arg(3, seccomp.NE, 0))
+        rules.add_rule(seccomp.TRAP if timeless else seccomp.ALLOW, "futex", waits, seccomp.Arg(3, seccomp.NE, 0))
     for name in ("kill", "tgkill"):
         rules.add_rule(seccomp.ALLOW, name, seccomp.Arg(0, seccomp.EQ, os.getpid()))
     rules.add_rule(seccomp.ALLOW, "prlimit64", seccomp.Arg(0, seccomp.EQ, 0), seccomp.Arg(2, seccomp.EQ, 0))
