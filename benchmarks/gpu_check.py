@@ -28,6 +28,7 @@ from kernelrl import dialects
 from kernelrl.candidate import Candidate
 from kernelrl.console import make_console
 from kernelrl.executor import Executor, Request, make_executor
+from kernelrl.executor.judging.nsight import ADMINISTRATORS_ONLY, MISSING
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
@@ -72,6 +73,7 @@ def main() -> int:
         result["honest"] = _judge_files(engine, [*TESTS.glob("gpu/honest/*.py"), *_triton(TESTS / "honest")])
         result["exploits"] = _judge_files(engine, [*TESTS.glob("gpu/exploits/*.py"), *_triton(TESTS / "exploits")])
         result["timing"] = _timing(engine)
+    result["counters"] = _counters()
     result["seconds"] = time.monotonic() - started
     checks = {
         "honest kernels accepted": (_share(result["honest"]), not result["honest"]["wrong"]),
@@ -83,6 +85,10 @@ def main() -> int:
         "identical code: interval covers 1": (f"{timing['covers_1']:.1%}", timing["covers_1"] >= 0.93),
         "identical code: lower bound above 1.05": (f"{timing['false_wins']:.1%}", timing["false_wins"] < 0.005),
         "planted 1.3x": (f"{timing['planted']:.3f}", abs(timing["planted"] / PLANTED_SPEEDUP - 1) <= 0.05),
+        "counters of a kernel, if ncu is here and allowed": (
+            result["counters"]["uncounted"] or f"{result['counters']['kernels']} kernel(s)",
+            counted_as_promised(result["counters"]),
+        ),
         "under ten minutes": (f"{result['seconds']:.0f} s", result["seconds"] < 600),
     }
     result["passed"] = {name: passed for name, (_, passed) in checks.items()}
@@ -152,6 +158,21 @@ def _timing(engine: Executor) -> dict[str, Any]:
         "planted": float(np.median(found)),
         "overhead_ms": float(np.median(overheads)),
     }
+
+
+def _counters() -> dict[str, Any]:
+    """What Nsight Compute says of one kernel in its confinement."""
+    with tempfile.TemporaryDirectory() as cache:
+        settings = {"device": "cuda", "cache_dir": cache, "verdict_cache": False, "counters": True}
+        with make_executor(settings) as engine:
+            (verdict,) = engine.evaluate([_identical(PROGRAMS["elementwise"], 0)])
+    told = [counters.model_dump() for counters in verdict.gpu_counters]
+    return {"kernels": len(told), "counters": told, "uncounted": verdict.uncounted}
+
+
+def counted_as_promised(told: dict[str, Any]) -> bool:
+    """Whether there are counters of a kernel, or a reason that no kernelrl can do away with."""
+    return bool(told["kernels"]) or told["uncounted"].startswith((MISSING, ADMINISTRATORS_ONLY))
 
 
 def _identical(source: str, number: int, steps: str = "range(13)") -> Request:

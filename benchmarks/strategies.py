@@ -12,8 +12,8 @@ Two questions, on the same held-out tasks:
 Every search has the same budget of candidates per task. A run of a seed is one observation, and intervals are Student's
 over runs; of one seed there are none. A seed decides the tasks too, unless --data names a data set for all seeds. A
 policy that never saw a second turn writes none: give `curate.repairs=0.2`, or a data set that was made with it.
-FOLDER/SEED holds the runs, and the same command resumes; FOLDER/strategies.json holds the table, FOLDER/plots the
-curves.
+FOLDER/SEED holds the runs, and the same command resumes; FOLDER/strategies.json holds the figures of every run and the
+table, FOLDER/plots the curves.
 """
 
 from __future__ import annotations
@@ -59,24 +59,40 @@ def main() -> None:
     arguments = parser.parse_intermixed_args()
 
     found = [_run(arguments, seed) for seed in arguments.seeds]
-    rows = {name: over_runs([run["searches"][name] for run in found]) for name in found[0]["searches"]}
+    summary = summarize(found, arguments.seeds)
+    folder = Path(arguments.folder)
+    write_json(folder / "strategies.json", {"candidates": arguments.candidates} | summary)
+    with plots.saving(folder / "plots"):
+        plot([run["curves"] for run in found])
+    make_console().print(_table(summary["figures"] | summary["differences"], len(found)))
+    for name, numbers in summary["judged_in_training"].items():
+        print(f"judged while training {name}: {', '.join(map(str, numbers))}")
+
+
+def summarize(found: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> dict[str, Any]:
+    """What is written of the runs of all seeds: the figures of each run, their means, and the differences."""
+    searches = [run["searches"] for run in found]
     differences = {
-        f"{name} - {base}": over_runs([_difference(run["searches"], base, name) for run in found])
+        f"{name} - {base}": over_runs([_difference(each, base, name) for each in searches])
         for base, names in (
             ("trained single", ("trained refine", "trained contrastive")),
             ("search best_of_n", ("search refine", "search evolve")),
         )
         for name in names
     }
-    judged = {name: [run["judged"][name] for run in found] for name in found[0]["judged"]}
-    folder = Path(arguments.folder)
-    summary = {"seeds": arguments.seeds, "candidates": arguments.candidates, "judged_in_training": judged}
-    write_json(folder / "strategies.json", summary | {"figures": rows, "differences": differences})
-    with plots.saving(folder / "plots"):
-        plot([run["curves"] for run in found])
-    make_console().print(_table(rows | differences, len(found)))
-    for name, numbers in judged.items():
-        print(f"judged while training {name}: {', '.join(map(str, numbers))}")
+    return {
+        "seeds": list(seeds),
+        "judged_in_training": {name: [run["judged"][name] for run in found] for name in found[0]["judged"]},
+        "runs": {
+            name: [
+                {"seed": seed, "solved": each[name]["solved"], "speedup_all": math.exp(each[name]["speedup_all"])}
+                for seed, each in zip(seeds, searches, strict=True)
+            ]
+            for name in searches[0]
+        },
+        "figures": {name: over_runs([each[name] for each in searches]) for name in searches[0]},
+        "differences": differences,
+    }
 
 
 def _run(arguments: argparse.Namespace, seed: int) -> dict[str, Any]:

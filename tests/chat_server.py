@@ -19,12 +19,17 @@ def answer(content, **message):
 
 
 class Server(ThreadingHTTPServer):
-    """A chat-completion server that follows a script: (status, body) per request, the last one for ever."""
+    """A chat-completion server that follows a script: (status, body) per request, the last one for ever.
+
+    Asked for its models it names the owner, where there is one: `vllm` as vLLM does. `pages` are what else it says, by
+    path, as (status, body).
+    """
 
     daemon_threads = True
 
-    def __init__(self, *script, delay=0.0, handler=None):
+    def __init__(self, *script, delay=0.0, handler=None, owner=None, pages=()):
         super().__init__(("127.0.0.1", 0), handler or Handler)
+        self.owner, self.pages = owner, dict(pages)
         self.script, self.delay, self.lock = list(script), delay, threading.Lock()
         self.requests, self.times, self.active, self.most = [], [], 0, 0
         self.files, self.batches, self.looks = {}, {}, []
@@ -44,6 +49,13 @@ class Handler(BaseHTTPRequestHandler):
         with server.lock:
             server.active -= 1
         self.reply(status, text)
+
+    def do_GET(self):
+        if self.path in self.server.pages:
+            return self.reply(*self.server.pages[self.path])
+        if self.path != "/v1/models" or self.server.owner is None:
+            return self.reply(404, "{}")
+        self.reply(200, json.dumps({"object": "list", "data": [{"id": "m", "owned_by": self.server.owner}]}))
 
     def follow(self, body):
         """The script's next answer to a question; a function in it makes one."""

@@ -205,10 +205,10 @@ def kernelrl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
-TOY = (
-    *("recipe=toy", "tracker=none", "executor.timing=false", "tasks.num_train=24", "curate.num_triples=16"),
-    f"executor.cache_dir={os.environ['KERNELRL_TESTS']}/cache",
-)
+TOY_CACHE = f"executor.cache_dir={os.environ['KERNELRL_TESTS']}/cache"
+TOY_DATA = ("tasks.num_train=24", "curate.num_triples=16", "curate.num_heldout_triples=2")
+"""Runs that curate the same tasks recall each other's verdicts from that cache."""
+TOY = ("recipe=toy", "tracker=none", "executor.timing=false", *TOY_DATA, TOY_CACHE)
 """Overrides of the toy run, which other runs that go on from it share."""
 TOY_SFT = ("sft.trainer.max_steps=12", "sft.trainer.logging_steps=1")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from executor_cases import PATIENCE_S
+from warm import Server
 
 NEEDED = ("slurmctld", "slurmd", "munged")
 CONFIG = """\
@@ -57,6 +58,7 @@ class Slurm:
     Args:
         folder: gets its state and logs.
         nodes: name -> the words that start its daemon, e.g. `unshare --mount`; empty: as it is.
+        server: starts the commands of `kernelrl` on its login node.
         addresses: of the nodes, where they have their own.
     """
 
@@ -64,10 +66,11 @@ class Slurm:
         self,
         folder: Path,
         nodes: dict[str, Sequence[str]],
+        server: Server,
         addresses: dict[str, str] | None = None,
         host: str = "127.0.0.1",
     ):
-        self.folder, self.nodes = folder, nodes
+        self.folder, self.nodes, self._server = folder, nodes, server
         (folder / "state").mkdir(parents=True)
         lines = [
             f"NodeName={name} NodeHostname=localhost NodeAddr={(addresses or {}).get(name, '127.0.0.1')} "
@@ -104,6 +107,10 @@ class Slurm:
         for name in [*self.nodes, "slurmctld"]:
             self.kill(name)
         os.kill(int((self.folder / "munge.pid").read_text()), signal.SIGTERM)
+
+    def kernelrl(self, *words: object) -> subprocess.CompletedProcess[str]:
+        """Run a command on the login node."""
+        return self._server.run(*words, folder=self.folder, environment=self.environment)
 
     def wait_until_idle(self) -> None:
         """Wait until all nodes are there and do nothing."""

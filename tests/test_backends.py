@@ -1,22 +1,28 @@
 """One way to sample: the same conversations through a model in this process and through a real server."""
 
+import socket
+import subprocess
+import sys
 import threading
 import time
+import urllib.request
 from concurrent.futures import CancelledError
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 
 import diskcache
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from chat_server import answer
 from kernelrl.configs import compose_config
 from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.policies.backends import defaults, open_policy, read_settings
 from kernelrl.policies.backends.copies import Copies
-from kernelrl.policies.backends.vllm import share_gpus, visible_gpus
+from kernelrl.policies.backends.vllm import Vllm, share_gpus, visible_gpus
 from kernelrl.policies.models import load_policy, save_policy, train_tokenizer
 from kernelrl.policies.prompts import render
 
@@ -89,6 +95,46 @@ def test_an_answer_has_its_tokens_their_probabilities_and_why_it_ended(folder):
         torch.testing.assert_close(torch.tensor(given.log_probabilities), logps, rtol=1e-3, atol=1e-3)
 
 
+@pytest.fixture
+def thinker(folder, tmp_path):
+    """A policy whose tokenizer has the marks of its reasoning among its special tokens, with their ids."""
+    model, tokenizer = load_policy(str(folder))
+    tokenizer.add_special_tokens({"extra_special_tokens": ["<think>", "</think>"]})
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    save_policy(model, tokenizer, tmp_path / "thinker")
+    return tmp_path / "thinker", tokenizer("<think>one\n</think>three\n<|end|>")["input_ids"]
+
+
+def drawn(prompts, ids):
+    """What `generate` would return."""
+    return SimpleNamespace(sequences=torch.cat([prompts, torch.tensor([ids])], 1))
+
+
+def test_special_tokens_that_mark_the_reasoning_stay_in_the_text(thinker, tmp_path, monkeypatch):
+    """Whoever decodes without special tokens keeps them, also of a policy that is trained on from there."""
+    folder, ids = thinker
+    written = "<think>one\n</think>three\n"
+    policy = local(folder)
+    monkeypatch.setattr(policy._model, "generate", lambda input_ids, **_: drawn(input_ids, ids))
+    assert policy.sample(ASKED[:1], [1])[0].text == written
+    model, tokenizer = load_policy(folder)
+    save_policy(model, tokenizer, tmp_path / "trained")
+    for each in (policy._tokenizer, AutoTokenizer.from_pretrained(tmp_path / "trained")):
+        assert each.decode(ids, skip_special_tokens=True) == written and each(written + "<|end|>")["input_ids"] == ids
+    assert AutoTokenizer.from_pretrained(folder).decode(ids, skip_special_tokens=True) != written
+
+
+def test_vllm_answers_with_the_marks_of_the_reasoning(thinker, monkeypatch):
+    folder, ids = thinker
+    drawn = SimpleNamespace(token_ids=ids, text="one\nthree\n", logprobs=None, finish_reason="stop")
+    output = SimpleNamespace(outputs=[drawn], prompt_token_ids=[1])
+    engine = SimpleNamespace(chat=lambda *conversations, **options: [output])
+    library = SimpleNamespace(LLM=lambda **options: engine, SamplingParams=lambda **options: None)
+    monkeypatch.setitem(sys.modules, "vllm", library)
+    policy = Vllm(read_settings(defaults("vllm") | {"model": str(folder)}))
+    assert policy.sample(ASKED[:1], [1])[0].text == "<think>one\n</think>three\n"
+
+
 def test_a_conversation_that_leaves_no_room_for_an_answer_is_named_with_its_length(folder, tmp_path):
     model, tokenizer = load_policy(str(folder))
     model.config.max_position_embeddings = 100
@@ -158,6 +204,64 @@ def test_a_server_gives_the_same_kind_of_answer(serve):
     policy.close()
 
 
+@pytest.mark.parametrize("owner", ["vllm", "sglang"])
+def test_a_server_is_told_to_cut_off_nothing_of_its_own(serve, owner):
+    """Else it begins with the model's `generation_config`: Qwen's cuts off below the 20th token."""
+    server = serve(answer("x"), owner=owner)
+    for extra in ({}, {"top_k": 5}):
+        policy = served(server, request={"extra_body": extra})
+        policy.sample(ASKED, [1, 2, 3])
+        policy.close()
+    first, *_, last = [body for _, _, body in server.requests]
+    own = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "skip_special_tokens": False}
+    assert own.items() <= first.items() and (own | {"top_k": 5}).items() <= last.items()
+
+
+def test_a_server_that_may_sample_otherwise_is_named_once(serve, caplog):
+    server = serve(answer("x"), owner="somebody")
+    policy = served(server)
+    for _ in range(2):
+        policy.sample(ASKED, [1, 2, 3])
+    policy.close()
+    assert [f"policy.base_url={server.url}: not vLLM, SGLang" in each.message for each in caplog.records] == [True]
+    assert "top_k" not in server.requests[0][2]
+
+
+def test_a_server_that_is_late_is_asked_nothing_before_it_says_what_it_is(serve):
+    server = serve(answer("x"), owner="vllm", pages=dict.fromkeys(["/openapi.json", "/v1/models"], (503, "{}")))
+    policy = served(server)
+    assert [given.failure for given in policy.sample(ASKED, [1, 2, 3])] == ["HTTP 503"] * 3
+    assert server.requests == []
+    server.pages.clear()
+    assert [given.text for given in policy.sample(ASKED, [1, 2, 3])] == ["x"] * 3
+    assert all(body["top_k"] == -1 for _, _, body in server.requests)
+    policy.close()
+
+
+def test_a_server_that_was_not_there_is_asked_what_it_is_when_it_has_come(serve):
+    server = serve(answer("x"), owner="sglang")
+    policy = served(server)
+    policy._client.base_url = "http://127.0.0.1:9/v1"
+    with pytest.raises(UserError, match="cannot be reached"):
+        policy.sample(ASKED[:1], [1])
+    policy._client.base_url = server.url
+    policy.sample(ASKED[:1], [1])
+    policy.close()
+    assert server.requests[0][2]["top_k"] == -1
+
+
+ODD = ['{"paths": null, "data": "vllm"}', '{"paths": "/load_model", "data": ["vllm", null]}', "[]", "null", "no JSON"]
+
+
+@pytest.mark.parametrize("odd", [*((200, each) for each in ODD), (500, "{}"), (404, "")])
+def test_what_a_server_says_of_itself_may_be_anything(serve, odd, caplog):
+    server = serve(answer("x"), pages=dict.fromkeys(["/openapi.json", "/v1/models"], odd))
+    policy = served(server)
+    assert [given.text for given in policy.sample(ASKED, [1, 2, 3])] == ["x"] * 3
+    policy.close()
+    assert ["not vLLM, SGLang" in each.message for each in caplog.records] == [True]
+
+
 def test_what_a_server_refuses_is_not_sent(serve):
     server = serve(answer("x"))
     policy = served(server, temperature=None, top_p=None, max_new_tokens=None, request={"max_completion_tokens": 9})
@@ -218,6 +322,64 @@ def test_a_server_that_dies_leaves_what_it_answered(serve, tmp_path):
         policy.sample(ASKED, [1, 2, 3])
     assert [given.cached for given in policy.sample(ASKED[:1], [1])] == [True]
     policy.close()
+
+
+@pytest.fixture(scope="module")
+def transformers_server(folder):
+    """`transformers serve` of the policy as a Llama, whose `generation_config` takes the most likely token: its URL."""
+    model, tokenizer = load_policy(folder)
+    names = (
+        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads "
+        "head_dim initializer_range eos_token_id pad_token_id"
+    ).split()
+    torch.manual_seed(0)
+    llama = LlamaForCausalLM(LlamaConfig(**{name: getattr(model.config, name) for name in names}))
+    llama.generation_config.do_sample, llama.generation_config.top_k = True, 1
+    save_policy(llama, tokenizer, folder.with_name("llama"))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [Path(sys.executable).with_name("transformers"), "serve", folder.with_name("llama"), "--device", "cpu"]
+    with open(folder.with_name("serve.log"), "w+") as log:
+        running = subprocess.Popen([*command, "--port", str(port)], stdout=log, stderr=log)
+        try:
+            while b"ok" not in _health(port):
+                assert running.poll() is None, log.seek(0) or log.read()
+                time.sleep(0.2)
+            yield f"http://127.0.0.1:{port}/v1", folder.with_name("llama")
+        finally:
+            running.terminate()
+            running.wait()
+
+
+def _health(port):
+    try:
+        return urllib.request.urlopen(f"http://127.0.0.1:{port}/health").read()
+    except OSError:
+        return b""
+
+
+@pytest.mark.slow
+def test_transformers_serve_draws_as_it_is_asked_to(transformers_server):
+    """It would take the most likely token whatever the temperature, and has the cut-off of the model's config."""
+    url, folder = transformers_server
+
+    def sample(asked, **changes):
+        options = {"model": str(folder), "base_url": url, "max_new_tokens": 100, "log_probabilities": True}
+        policy = open_policy(defaults("endpoint") | options | {"concurrency": 1} | changes)
+        answers = policy.sample(asked, range(len(asked)))
+        policy.close()
+        return answers
+
+    answers = sample(ASKED * 4)
+    assert len({given.text for given in answers}) == 12, "of one question too"
+    assert {given.finish for given in answers} == {"stop", "length"}, "of these seeds"
+    assert all(given.completion_tokens == 100 for given in answers if given.finish == "length")
+    assert [given.text for given in sample(ASKED)] == [given.text for given in answers[:3]], "by equal seeds"
+    likeliest = local(folder, temperature=0.0, max_new_tokens=100).sample(ASKED, range(3))
+    for given, own in zip(sample(ASKED, temperature=0.0), likeliest, strict=True):
+        assert (given.text, given.finish, given.completion_tokens) == (own.text, own.finish, own.completion_tokens)
+        assert given.prompt_tokens == own.prompt_tokens and given.log_probabilities is None, "it has none"
 
 
 @pytest.mark.slow

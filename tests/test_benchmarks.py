@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelrl.executor.judging import nsight
 from kernelrl.task import Task
 from kernelrl.verdict import Speedup, Verdict
 
@@ -90,7 +91,27 @@ def test_strategies_are_compared_by_runs_and_drawn_against_candidates(tmp_path):
     assert found["solved"]["low"] < 0 < 1 < found["solved"]["high"]
     assert found["speedup_all"]["value"] == pytest.approx(1.1)
     assert strategies.over_runs(runs[:1])["solved"]["low"] is None
+    names = [f"trained {name}" for name in strategies.TRAINED] + [f"search {name}" for name in strategies.SEARCHES]
+    summary = strategies.summarize(
+        [{"judged": {"single": 8}, "searches": dict.fromkeys(names, run)} for run in runs], [3, 4]
+    )
+    assert [(each["seed"], each["solved"]) for each in summary["runs"]["trained refine"]] == [(3, 0.5), (4, 0.7)]
+    assert summary["runs"]["search evolve"][1]["speedup_all"] == pytest.approx(1.21), "every run can be looked at"
     curve = [{"solved": share} for share in (0.0, 0.5)]
     with strategies.plots.saving(tmp_path):
         strategies.plot([{"trained refine": curve, "search evolve": curve[:1]}] * 2)
     assert {path.suffix for path in tmp_path.iterdir()} == {".svg", ".pdf"}
+
+
+@pytest.mark.parametrize(
+    ("kernels", "uncounted", "passes"),
+    [
+        (1, "", True),
+        (0, nsight.MISSING, True),
+        (0, f"{nsight.ADMINISTRATORS_ONLY}: {nsight.ALLOW}", True),
+        (0, "ncu gave no counters: No module named kernelrl", False),
+        (0, "", False),
+    ],
+)
+def test_the_gpu_check_accepts_no_counters_only_for_what_the_machine_lacks(kernels, uncounted, passes):
+    assert load("gpu_check").counted_as_promised({"kernels": kernels, "uncounted": uncounted}) == passes

@@ -161,4 +161,4 @@ def test_work_in_the_constructor_is_seen(executor: Executor) -> None:
 def test_without_a_compiler_the_executor_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with make_executor({"cache_dir": str(tmp_path)}) as engine, pytest.raises(InfrastructureError, match="C compiler"):
-        judge(engine, None)
+        judge(engine, RIGHT)

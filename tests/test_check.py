@@ -8,7 +8,7 @@ from conftest import KERNELS, REFERENCE
 from kernelrl import dialects
 from kernelrl.commands import check
 from kernelrl.errors import KernelRLError, UserError
-from kernelrl.verdict import Speedup, Verdict
+from kernelrl.verdict import GpuCounters, Speedup, Verdict
 
 QUICK = ["executor.timing=false", "executor.trials=2"]
 
@@ -169,3 +169,10 @@ def test_the_panel_shows_a_speedup_that_was_measured_again():
         retest=Speedup(median=4.0, low=3.9, high=4.1, pairs=9),
     )
     assert dict(check._rows(verdict))["retest"].startswith("4.00 (3.90 to 4.10)")
+
+
+def test_what_was_counted_on_a_gpu_is_rounded():
+    counters = GpuCounters(kernel="relu", launches=2, microseconds=49.312345678, dram=0.91372222)
+    passed = {"status": "correct", "stage": "correct"}
+    verdict = Verdict(task_id="t", candidate="c", dialect="cuda", device="cuda", **passed, gpu_counters=(counters,))
+    assert dict(check._rows(verdict))["counted"] == "kernel=relu launches=2 microseconds=49.31 dram=0.9137"

@@ -103,6 +103,8 @@ counter = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_
 deadline = (ctypes.c_long * 2)(0, 1000)
 word = ctypes.c_int(0)
 thousand = ctypes.c_long(1000)
+file = mmap.mmap(os.open(sys.executable, os.O_RDONLY), 4096, flags=mmap.MAP_PRIVATE, prot=3)
+shown = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(file)))
 
 PROBES = {
     "read the counter": counter,
@@ -117,6 +119,12 @@ PROBES = {
     "see files of others": lambda: os.stat(folder / "log"),
     "see when its log was written": lambda: os.fstat(1),
     "have a pipe": os.pipe,
+    # it would go on from here on its parent's stack, while that waits
+    "have a thread that no signal stops": lambda: kernel(56, 0x54F00, 0, 0, 0, 0) >= 0,
+    "ask which pages of a file are in memory": lambda: kernel(27, shown, 4096, ctypes.create_string_buffer(1)) == 0,
+    "send a page of a file out of memory": lambda: kernel(28, shown, 4096, 21) == 0,
+    "move a page of a file": lambda: kernel(237, shown, 4096, 0, 0, 0, 2) == 0,
+    "ask who waits for a library's word": lambda: kernel(202, ctypes.cast(libc.getpid, ctypes.c_void_p), 1, 1) >= 0,
     "read a clock of Python": lambda: time.perf_counter(),
 }
 for name, probe in PROBES.items():
@@ -170,6 +178,10 @@ def test_a_candidates_process_can_read_no_clock(tmp_path: Path) -> None:
                 "allow the counter again",
                 "see when its log was written",
                 "have a pipe",
+                "have a thread that no signal stops",
+                "ask which pages of a file are in memory",
+                "send a page of a file out of memory",
+                "ask who waits for a library's word",
             },
         ),
         ("sandbox._show_only = lambda *arguments: True", {"see an entry of /proc", "see files of others"}),

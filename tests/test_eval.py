@@ -379,6 +379,8 @@ def test_a_question_that_a_server_refuses_for_good_is_a_failure_with_its_reason(
     run(cfg)
     statuses = Counter(record.verdict.status for record in ledger_of(cfg, "api"))
     assert statuses.total() == 8 and statuses["illegal"] == 1
+    (failed,) = (record.verdict for record in ledger_of(cfg, "api") if record.verdict.status == "illegal")
+    assert "maximum context length is 10 tokens" in failed.feedback
     assert "1 questions were refused" in caplog.text and "maximum context length is 10 tokens" in caplog.text
     other = compose(inputs, tmp_path / "other")
     other.eval.policies = {"api": api | {"base_url": serve(refusal).url}}

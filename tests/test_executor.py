@@ -17,9 +17,10 @@ from kernelrl.candidate import Completion
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor import Executor, make_executor
-from kernelrl.executor.api import Distribution
+from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.engines.local import LocalExecutor
 from kernelrl.executor.engines.service import own_folder
+from kernelrl.executor.processes.warming import forkserver_environment
 from kernelrl.rewards import make_reward
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
@@ -40,6 +41,16 @@ def test_a_right_kernel_is_correct_and_timed(executor: Executor) -> None:
     assert verdict.build is not None and verdict.build.ok
     assert verdict.coverage is not None and verdict.coverage > 0.5
     assert verdict.machine
+
+
+def test_the_processes_of_an_executor_run_the_kernelrl_that_started_them(
+    executor_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one that happens to be installed: a checkout is tried by PYTHONPATH=src, as `make gpu-check` does."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"src{os.pathsep}/elsewhere")
+    found = forkserver_environment(ExecutorSettings(cache_dir=str(executor_cache)))["PYTHONPATH"]
+    assert found == f"{tmp_path / 'src'}{os.pathsep}/elsewhere"
 
 
 def test_a_verdict_says_where_its_time_went(executor: Executor) -> None:
@@ -113,8 +124,10 @@ def test_torch_instead_of_a_kernel_is_illegal(executor: Executor) -> None:
     assert {violation.rule for violation in verdict.violations} >= {"no_kernel", "library_call"}
 
 
-def test_no_kernel_is_a_verdict(executor: Executor) -> None:
-    verdict = judge(executor, None)
+def test_no_kernel_is_a_verdict_for_which_nothing_is_started(executor_cache: Path) -> None:
+    with make_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        verdict = judge(engine, None)
+        assert isinstance(engine, LocalExecutor) and engine._service is None and engine.health()[0].judged == 1
     assert verdict.status == "illegal" and verdict.violations[0].rule == "no_kernel" and verdict.stage == "none"
 
 
@@ -320,34 +333,11 @@ def test_all_layers_of_confinement_hold_here_and_scratch_folders_go(executor_cac
     assert "candidates run without" not in capfd.readouterr().err
 
 
-TORCH_INLINE = '''
-import torch
-from torch import nn
-from torch.utils.cpp_extension import load_inline
-
-SOURCE = """
-torch::Tensor relu_scale(torch::Tensor x) {
-  auto out = torch::empty_like(x);
-  const float* a = x.data_ptr<float>();
-  float* o = out.data_ptr<float>();
-  for (int64_t i = 0; i < x.numel(); ++i) o[i] = a[i] > 0.0f ? 2.0f * a[i] : 0.0f;
-  return out;
-}
-"""
-mod = load_inline(name="relu_scale", cpp_sources=[SOURCE], functions=["relu_scale"])
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        return mod.relu_scale(x)
-'''
-
-
 @pytest.mark.slow
-def test_torchs_own_load_inline_is_built_by_the_builder(executor_cache: Path) -> None:
-    with make_executor({**FAST, "cache_dir": str(executor_cache), "build_timeout_s": 300.0}) as engine:
-        verdict = judge(engine, TORCH_INLINE)
-        again = judge(engine, TORCH_INLINE + "\n# from the cache")
+def test_torchs_own_load_inline_is_built_by_the_builder(executor: Executor) -> None:
+    path = HERE / "honest" / "torch_inline_threads.py"
+    task = TASKS[header(path)["task"]]
+    verdict, again = (judge(executor, path.read_text() + more, task) for more in ("", "\n# from the cache"))
     assert verdict.correct, verdict.feedback
     assert again.correct and again.build is not None and again.build.cached
     assert verdict.operators == {"aten::empty_like": 1}, "the dispatcher sees what C++ calls"

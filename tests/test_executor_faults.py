@@ -227,12 +227,12 @@ def test_a_clock_that_jumps_changes_nothing(
         assert all(0 < verdict.seconds < 600 for verdict in verdicts)
 
 
-def test_nothing_leaks_in_a_thousand_evaluations(settings: dict[str, Any], fresh_cache: Path) -> None:
+def test_nothing_leaks_in_hundreds_of_evaluations(settings: dict[str, Any], fresh_cache: Path) -> None:
     with make_executor(settings | {"cache_dir": str(fresh_cache), "timing": False, "distributions": []}) as engine:
-        engine.evaluate([request(RIGHT + f"\n# first {index}") for index in range(200)])
+        engine.evaluate([request(RIGHT + f"\n# first {index}") for index in range(100)])
         before = _footprint(engine)
-        for block in range(4):
-            verdicts = engine.evaluate([request(RIGHT + f"\n# {block} {index}") for index in range(200)])
+        for block in range(3):
+            verdicts = engine.evaluate([request(RIGHT + f"\n# {block} {index}") for index in range(100)])
             assert {verdict.status for verdict in verdicts} == {"correct"}
         after = _footprint(engine)
     assert after["processes"] <= before["processes"] + 1

@@ -15,6 +15,7 @@ from curated import training_config, write_data
 from kernelrl import grpo, sft
 from kernelrl.candidate import Completion
 from kernelrl.configs import compose_config, config_dir
+from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
 from kernelrl.grpo.adjusting import Adjust
 from kernelrl.grpo.figures import group_figures
@@ -22,7 +23,7 @@ from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, group_advantages
 from kernelrl.grpo.reward_function import RewardFunction
 from kernelrl.grpo.trainer import lower_bound
 from kernelrl.policies import models
-from kernelrl.policies.prompts import PLAIN, Reasoning
+from kernelrl.policies.prompts import PLAIN, Reasoning, render, to_text
 from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
 from kernelrl.stage_folder import read_log
@@ -285,6 +286,19 @@ def test_what_sft_taught_an_adapter_is_there_after_grpo(adapter, stage, tmp_path
     assert len(whole.state_dict()) == len(models.load_policy(folder / "final")[0].state_dict())
 
 
+def test_norms_beside_an_adapter_learn_at_their_own_rate(trained, tmp_path):
+    """The adapter at none at all. What a policy of almost random weights is paid for is to end."""
+    adapter = "grpo.peft={r: 2, target_modules: all-linear, modules_to_save: [norm]}"
+    rates = ["grpo.trainer.learning_rate=0.0", "grpo.rates={norm: 1e-1}", "grpo.trainer.max_steps=3"]
+    paid = ["grpo.trainer.max_completion_length=256", "grpo.adjust.overlong=255"]
+    batch = "grpo.trainer.per_device_train_batch_size=8"
+    cfg = training_config(tmp_path, *trained, adapter, *rates, *paid, batch)
+    before = models.load_policy(cfg.grpo.policy)[0].state_dict()
+    after = models.load_policy(grpo.run(cfg) / "final")[0].state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed and all("norm" in name for name in changed)
+
+
 def ids(folder):
     return [record.id for record in Ledger(folder / "records")]
 
@@ -312,8 +326,13 @@ def test_it_leaves_final_records_and_log_and_goes_on_after_a_kill(cfg, caplog):
     assert [entry["step"] for entry in read_log(folder / "log.jsonl") if "reward" in entry] == [1, 2, 3, 4]
 
 
-def test_it_validates_on_held_out_tasks_and_keeps_the_best_checkpoint(cfg):
+def test_it_validates_on_held_out_tasks_and_keeps_the_best_checkpoint(cfg, caplog):
     """The second of three validations is the best: its checkpoint outlives the limit of one."""
+    tokenizer = models.load_policy(cfg.grpo.policy)[1]
+    held_out = read_table(Path(cfg.grpo.validation.tasks), ["prompt"])
+    lengths = [len(tokenizer(render(tokenizer, row["prompt"], {}))["input_ids"]) for row in held_out]
+    cfg.grpo.max_prompt_length = lengths[0] - 1
+    short = [length for length in lengths if length < lengths[0]]
     fields = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4, "save_steps": 4}
     cfg.grpo.trainer = {**cfg.grpo.trainer, **fields, "max_steps": 3, "save_total_limit": 1}
     cfg.grpo.validation.num_tasks = 2
@@ -324,6 +343,10 @@ def test_it_validates_on_held_out_tasks_and_keeps_the_best_checkpoint(cfg):
         folder = grpo.run(cfg)
     assert ids(folder) == EVERY_ID[:12], "what is validated is not what is learnt from"
     validated = list(Ledger(folder / "validation" / "records"))
+    assert f"{len(lengths) - len(short)} of {len(lengths)} held-out tasks are longer" in caplog.text
+    assert {to_text(held_out[lengths.index(length)]["prompt"]) for length in short[:2]} == {
+        it.prompt for it in validated
+    }
     assert len(validated) == 12 and {record.stage for record in validated} == {"validation"}
     log = read_log(folder / "log.jsonl")
     assert [entry["eval_reward_low"] for entry in log if "eval_reward_low" in entry] == [0.1, 0.7, 0.3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,10 +23,12 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.construction import Construction
 from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, variations
-from kernelrl.executor.contest.drawing import Drawing
+from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.contest.exact import compute, typical_at_least
-from kernelrl.executor.contest.rounding import Rounding
+from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
+from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
+from kernelrl.executor.judging.images import Copies, find_copies
 from kernelrl.executor.judging.parameters import Match, find_astray, match
 from kernelrl.executor.judging.variation import FARTHEST, find_drawn, find_variable, vary
 from kernelrl.task import Task
@@ -398,6 +401,167 @@ def test_constant_inputs_vary_within_their_kind(constant: torch.Tensor) -> None:
         assert float(varied.min()) >= 0.0
     else:
         assert sorted(varied.flatten().tolist()) == sorted(constant.flatten().tolist())
+
+
+def drawn_further(name: Distribution, make: Any, **further: Any) -> Any:
+    with Drawing(name, 1, Further(**further)):
+        return make()
+
+
+def test_draws_that_are_inputs_as_they_are_may_leave_their_interval() -> None:
+    """What else a task makes of its draws may rest on the interval."""
+    makers: dict[str, Any] = {
+        "plain": lambda: [torch.rand(4, 4)],
+        "laid out": lambda: [torch.rand(4, 4).t().reshape(2, 8).repeat(2, 1).contiguous()],
+        "scaled": lambda: [
+            2.0 * torch.rand(4, 4) - 1.0,
+            torch.rand(()) * torch.rand(3),
+            torch.rand(()) * torch.randn(3),
+        ],
+        "of a kind": lambda: [torch.empty(5).uniform_(-3.0, 2.0).half()],
+        "both": lambda: [torch.rand(4), torch.rand(4) + 0.1],
+        "away from zero": lambda: [0.5 + torch.rand(4, 4), torch.rand(4) + 1.0],
+        "order": lambda: [torch.rand(4).sort().values, torch.rand(4).cumsum(0)],
+        "comparison": lambda: [torch.rand(4) < 0.5, (torch.rand(4) * 3).long()],
+        "shares": lambda: [(x := torch.rand(4)) / x.sum(), x],
+        "symmetric": lambda: [(x := torch.rand(4, 4)) + x.T],
+    }
+    found = {}
+    for name, make in makers.items():
+        with Drawing("task", 0) as drawing:
+            inputs = make()
+        found[name] = drawing.plain.reach(inputs)
+    some = {"plain": [1], "laid out": [1], "scaled": [1, 2, 3], "of a kind": [1], "both": [1]}
+    assert {name: [number for number, _ in each] for name, each in found.items()} == dict.fromkeys(makers, []) | some
+
+
+def test_values_that_are_scaled_afterwards_leave_their_interval_no_further_than_others() -> None:
+    def make() -> list[torch.Tensor]:
+        return [torch.rand(64, 512) * 10]
+
+    with Drawing("task", 0) as drawing:
+        inputs = make()
+    [(number, factor)] = drawing.plain.reach(inputs)
+    assert (number, factor) == (1, pytest.approx(0.1))
+    [mixed] = drawn_further("normal", make, beyond=[(number, factor)])
+    assert float(mixed.min()) < -1.0 and 11.0 < float(mixed.max()) < 20.0
+
+
+def test_a_row_of_one_number_is_no_input_of_a_statistic() -> None:
+    """Sums of equal terms err further than those of others; what a task compares has rows that are all true."""
+    [rows] = drawn_further("zeros", lambda: [torch.rand(64, 512)], rows=True, beyond=[(1, 1.0)])
+    equal = (rows == rows[:, :1]).all(dim=1)
+    assert bool(equal.any()) and float(rows[equal].abs().max()) == 0.0
+
+
+def test_signs_of_rounding_are_of_a_table_that_is_longer_than_any_tensor() -> None:
+    rounding = Rounding(torch.float32)
+    for count in (3, NUM_SIGNS, 3 * NUM_SIGNS):
+        signs = [rounding._signs(torch.empty(count, dtype=torch.float64)) for _ in range(3)]
+        assert all(set(each.tolist()) == {-1.0, 1.0} for each in signs) or count == 3
+        assert not all(torch.equal(signs[0], each) for each in signs[1:]) or count == 3
+
+
+def test_values_that_leave_their_interval_have_a_mean_away_from_zero() -> None:
+    mixed, negative, inside = (
+        drawn_further(name, lambda: torch.rand(64, 512), beyond=beyond)
+        for name, beyond in (("normal", [(1, 1.0)]), ("uniform", [(1, 1.0)]), ("normal", []))
+    )
+    assert 0.1 < float((mixed < 0).double().mean()) < 0.3 and 0.15 < float((mixed > 1).double().mean()) < 0.35
+    assert float(mixed.mean(dim=1).min()) > 0.1 and float(mixed.abs().max()) <= 9.0
+    assert float(negative.max()) <= 0.0 and float(negative.mean()) < -0.3
+    assert float(inside.min()) >= 0.0 and float(inside.max()) < 1.0
+
+
+def test_some_rows_hold_nothing_but_zero_and_some_masks_hide_all_or_nothing() -> None:
+    rows, mask, coins, bits, line = drawn_further(
+        "zeros",
+        lambda: [
+            torch.randn(64, 20),
+            torch.rand(64, 20) < 0.5,
+            torch.bernoulli(torch.full((64, 20), 0.5)),
+            torch.randint(0, 2, (64, 20)),
+            torch.randn(20),
+        ],
+        rows=True,
+    )
+    empty = (rows == 0).all(dim=1)
+    assert 1 <= int(empty.sum()) < 32 and bool(line.any())
+    for each in (mask, coins, bits):
+        shares = each.double().mean(dim=1)
+        assert bool((shares == 0).any()) and bool((shares == 1).any()) and bool(((shares > 0) & (shares < 1)).any())
+
+
+def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_them() -> None:
+    def forward(x: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        kept = (tokens != 7) & (tokens < 99_999)
+        return torch.where(x >= 0.25, x.clamp(-3.0, 0.1), x).masked_fill(~kept, 0.0) * 2.0
+
+    with Thresholds(Calls(forward)) as thresholds:
+        forward(torch.randn(8, 8), torch.randint(0, 1000, (8, 8)))
+    found = thresholds.found()
+    assert (found["floats"], found["integers"]) == ([-3.0, 0.25], [7, 99_999]), "0.1 is no number of float32"
+    assert not found["makes_places"] and not found["masks_far"]
+    numbers = {"floats": found["floats"], "integers": found["integers"]}
+    normal, share, tokens = drawn_further(
+        "ties", lambda: [torch.randn(50, 50), torch.rand(50, 50), torch.randint(0, 1000, (50, 50))], **numbers
+    )
+    for values, held in ((normal, [-3.0, 0.25]), (share, [0.25]), (tokens, [7])):
+        assert all(0.02 < float((values == each).double().mean()) < 0.2 for each in held)
+    assert float(share.min()) >= 0.0 and int(tokens.max()) < 1000
+
+
+@pytest.mark.parametrize(
+    ("makes_places", "function"),
+    [
+        (True, lambda x: torch.arange(10)[(x * 10).long()]),
+        (True, lambda x: torch.histc(x, 10, 0.0, 1.0)),
+        (True, lambda x: torch.bucketize(x, torch.tensor([0.25, 0.5]))),
+        (False, lambda x: x.argmax()),
+        (False, lambda x: x[x > 0.5].sum()),
+    ],
+)
+def test_values_that_become_places_in_memory_are_known(makes_places: bool, function: Any) -> None:
+    with Thresholds(Calls(function)) as thresholds:
+        function(torch.rand(50))
+    assert thresholds.found()["makes_places"] == makes_places
+
+
+def test_parameters_that_a_reference_clamps_lie_beyond_the_limits_too() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        model.gain, model.scale = nn.Parameter(torch.ones(64)), nn.Parameter(torch.tensor(2.65))
+        model.forward = lambda x: x.clamp(-2.0, 2.0) * model.gain.clamp(0.0, 6.0) * model.scale.exp().clamp(max=100.0)
+        return model
+
+    model, report = constructed(make)
+    with Thresholds(model) as thresholds:
+        model(torch.randn(64))
+    clamped = thresholds.found()["clamped"]
+    assert clamped == {"gain": [0.0, 6.0], "scale": []}
+    numbers = find_variable(report, frozenset())
+    given = vary(report, lambda each: dict(model.named_parameters())[each["name"]].data, numbers, frozenset(), 0, True)
+    assert float(given[0].max()) < 6.0
+    given = vary(
+        report, lambda each: dict(model.named_parameters())[each["name"]].data, numbers, frozenset(), 0, True, clamped
+    )
+    assert float(given[0].max()) > 6.0 and float(given[0].min()) < 0.0 and math.exp(float(given[1])) > 100.0
+    assert 0.5 < float(given[0].median()) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (torch.randn(1, 5).repeat(6, 1), Copies(0, 0, 1, in_turn=False)),
+        (torch.randn(3, 5).repeat(2, 1), Copies(0, 0, 3, in_turn=False)),
+        (torch.randn(2, 3, 4).repeat_interleave(4, dim=1), Copies(0, 1, 4, in_turn=True)),
+        (torch.randn(6, 5), None),
+        (torch.randn(6, 5).repeat(1, 2), None),
+        (torch.randn(1, 5).expand(6, 5), None),
+    ],
+)
+def test_equal_parts_of_an_input_are_found(values: torch.Tensor, found: Copies | None) -> None:
+    assert find_copies(0, values) == found
 
 
 def test_a_constant_that_the_reference_insists_on_stays(executor: Executor) -> None:

@@ -48,6 +48,27 @@ def test_what_is_asked_for_becomes_options_of_sbatch(tmp_path):
     assert "${" not in config, "every process reads the same values"
 
 
+def test_a_dry_run_does_not_ask_the_hub_and_a_launch_asks_it_once(tmp_path, monkeypatch):
+    asked = []
+
+    def model_info(self, name, revision, timeout):
+        asked.append((name, timeout <= 10))
+        raise ConnectionError("no network here")
+
+    monkeypatch.setattr(models.HfApi, "model_info", model_info)
+    monkeypatch.setattr(models.AutoConfig, "from_pretrained", lambda **words: pytest.fail(f"asked for {words}"))
+    monkeypatch.setattr(slurm, "_check_cluster", lambda settings, nodes: None)
+    words = ["model=hf", "model.name=Somebody/Model"]
+    render("sft", tmp_path, *words)
+    assert asked == []
+    cfg = compose_config("sft", [*SLURM, f"output_dir={tmp_path}", *words])
+    with pytest.raises(
+        UserError, match=r"model.name=Somebody/Model: not in .* cache .*\(no network here\); .*hf download"
+    ):
+        slurm.launch(cfg, "sft")
+    assert asked == [("Somebody/Model", True)]
+
+
 @pytest.mark.parametrize(
     "command, nodes", [("curate", 3), ("sft", 2), ("grpo", 4), ("eval", 3), ("report", 1), ("pipeline", 4)]
 )

@@ -164,7 +164,7 @@ def test_rows_that_are_too_long_are_left_out_and_counted(tokenizer, caplog):
         ]
     )
     assert keep_short_conversations(rows, tokenizer, DEFAULT, length) == [rows[0]]
-    with pytest.raises(UserError, match=r"sft.trainer.max_length=1: every row is longer"):
+    with pytest.raises(UserError, match=r"sft.trainer.max_length=1: all rows are longer"):
         keep_short_conversations(rows, tokenizer, DEFAULT, 1)
 
 
@@ -175,3 +175,12 @@ def test_settings_at_their_defaults_are_not_part_of_a_stage():
     cfg = compose_config("sft", ["model.dtype=bfloat16", "+model.chat_template_kwargs.enable_thinking=false"])
     deciding = read_node(ModelSettings, cfg.model, "model").deciding
     assert deciding == {"dtype": "bfloat16", "chat_template_kwargs": {"enable_thinking": False}}
+
+
+def test_what_is_trained_beside_an_adapter_is_float32_with_all_others():
+    """A bfloat16 layer refuses what a float32 norm before it gives."""
+    alone, beside = (
+        models.make_adapter(OmegaConf.create({"r": 2} | more)) for more in ({}, {"modules_to_save": ["norm"]})
+    )
+    assert models.training_dtype(alone) == "auto"
+    assert models.training_dtype(beside) == models.training_dtype(None) == torch.float32

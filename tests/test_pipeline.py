@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import TOY_CACHE
 from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
 from kernelrl.policies import models
@@ -73,7 +74,7 @@ def test_what_would_be_missing_after_hours_is_said_first(tmp_path, overrides, me
     ],
 )
 def test_a_pretrained_model_with_what_the_tiny_one_needs_is_warned_of(tmp_path, overrides, said, monkeypatch, caplog):
-    monkeypatch.setattr(models, "check_base", lambda cfg: None)
+    monkeypatch.setattr(models, "check_base", lambda cfg, ask_hub: None)
     bf16 = ["sft.trainer.bf16=false", "grpo.trainer.bf16=false"]
     require_all(config(tmp_path, *overrides, *bf16), PIPELINE)
     assert caplog.text == "" if said is None else said in caplog.text
@@ -103,7 +104,8 @@ def test_a_stage_that_has_finished_needs_nothing(tmp_path, monkeypatch):
 
 TOY = [
     *("pipeline", "recipe=toy", "tracker=none", "output_dir=out"),
-    *("tasks.num_train=24", "curate.num_triples=16"),
+    *("tasks.num_train=12", "curate.num_triples=8", "curate.num_heldout_triples=2"),
+    *(TOY_CACHE, "executor.verdict_cache=false"),
     *("sft.trainer.max_steps=6", "sft.trainer.save_steps=2", "eval.max_new_tokens=64"),
     *("grpo.trainer.per_device_train_batch_size=4", "grpo.trainer.max_completion_length=64"),
 ]

@@ -13,6 +13,7 @@ from kernelrl.configs import compose_config
 from kernelrl.errors import UserError
 from kernelrl.eval.settings import policy_settings, read_settings
 from kernelrl.training import memory
+from kernelrl.training.ranks import share_batch
 
 RECIPES = {"qwen3_8b_lora": (8, 8.19e9), "qwen3_8b_full": (16, 8.19e9), "qwen2_5_coder_32b": (64, 32.8e9)}
 
@@ -26,11 +27,26 @@ def planned(*overrides, stage="sft", devices=1):
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_of_a_large_model_fits_the_gpus_it_is_for(recipe, capsys):
     devices, parameters = RECIPES[recipe]
-    assert main([f"recipe={recipe}", "--device", "h100", "--json"]) == 0
+    words = ["--devices", "8"] if recipe == "qwen3_8b_lora" else []  # which takes the machine's
+    assert main([f"recipe={recipe}", *words, "--device", "h100", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["devices"] == devices and found["model"]["parameters"] == pytest.approx(parameters, rel=0.01)
     assert all(10 < stage["peak"] / 1e9 < 72 for stage in found["stages"].values())
     assert found["executors"]["completions"] in (64, 128)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("stage", ["sft", "grpo"])
+def test_a_micro_batch_is_one_sequence_on_however_many_gpus(recipe, stage):
+    """Else a machine with fewer of them would hold more sequences on each than were planned for."""
+    cfg, most = compose_config("grpo", [f"recipe={recipe}"]), RECIPES[recipe][0]
+    assert cfg.launcher.processes is None, "as many as the machine, or a node, has GPUs"
+    fields = cfg[stage].trainer
+    batch = fields.per_device_train_batch_size * fields.gradient_accumulation_steps
+    for devices in (1, 2, 4, 8, most):
+        shared = share_batch(stage, fields, devices)
+        assert shared["per_device_train_batch_size"] == 1
+        assert shared["gradient_accumulation_steps"] * devices == batch >= 32
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -61,6 +77,20 @@ def test_weights_gradients_and_moments_are_those_of_the_parameters():
     assert (shared.weights, shared.gradients, shared.optimizer) == (2 * number / 4, 2 * number / 4, 12 * number / 4)
     offloaded = planned("parallel=zero3_offload", "sft.trainer.bf16=true", devices=4).training
     assert offloaded.optimizer == 0 and offloaded.host == 12 * number / 4
+
+
+@pytest.mark.parametrize(
+    ("words", "sharding", "offload"),
+    [
+        (["+sft.trainer.fsdp=true"], "fsdp2", False),
+        (["parallel=zero3_offload"], "zero3", True),
+        (["parallel=zero3_offload", "+sft.trainer.deepspeed.zero_optimization.offload_optimizer=null"], "zero3", False),
+        (["parallel=zero2", "+sft.trainer.deepspeed=null"], "none", False),
+    ],
+)
+def test_what_a_stage_says_itself_is_planned(words, sharding, offload):
+    setup = planned(*words, devices=4).setup
+    assert (setup.sharding, setup.offload) == (sharding, offload)
 
 
 def test_an_adapter_trains_few_weights_and_quantization_shrinks_the_others():

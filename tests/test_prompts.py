@@ -1,6 +1,10 @@
 """Prompts: what a policy is asked."""
 
+from typing import ClassVar
+
 import pytest
+import tokenizers
+from transformers import AddedToken, PreTrainedTokenizerFast
 
 from conftest import REFERENCE
 from kernelrl import dialects
@@ -31,6 +35,7 @@ class Tokenizer:
     """Renders the last message and what a chat template writes before the policy goes on."""
 
     chat_template = "the last message"
+    added_tokens_decoder: ClassVar[dict] = {}
 
     def __init__(self, suffix):
         self.suffix = suffix
@@ -58,6 +63,21 @@ def test_other_marks_of_reasoning_become_those_that_are_read():
     reasoning = prompts.Reasoning("[THINK]", "[/THINK]")
     assert reasoning.restore("[THINK]a[/THINK]b") == "<think>a</think>b"
     assert prompts.PLAIN.restore("b", reasoning="a") == "<think>\na\n</think>\nb"
+
+
+def test_what_a_prompt_quotes_ends_no_turn():
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizers.Tokenizer(tokenizers.models.BPE()),
+        additional_special_tokens=["<|im_end|>", "<|im_start|>", "<|im_end|><|im_start|>", "<think>"],
+        chat_template="{% for message in messages %}{{ message.content }}{% endfor %}{% if false %}<|User|>{% endif %}",
+    )
+    tokenizer.add_tokens([AddedToken("<|User|>", special=False)])
+    quoted = [{"role": "user", "content": "It printed: <|im_end|><|im_start|><|User|>. Reason in <think> tags."}]
+    own = [{"role": "assistant", "content": "<|im_end|>"}]
+    shown = "It printed: < |im_end|>< |im_start|>< |User|>. Reason in <think> tags."
+    assert prompts.render(tokenizer, quoted + own, {}) == f"{shown}<|im_end|>"
+    ids = tokenizer(shown, add_special_tokens=False)["input_ids"]
+    assert set(ids) & set(tokenizer.all_special_ids) == {tokenizer.convert_tokens_to_ids("<think>")}
 
 
 def test_a_conversation_as_text():

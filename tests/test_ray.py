@@ -1,4 +1,4 @@
-"""The engine on a real Ray cluster of three nodes, which all are this machine."""
+"""The engine on a real Ray cluster, whose nodes all are this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import pytest
 
 import kernelrl
 from conftest import KERNELS, RIGHT
-from executor_cases import FAST, request, task_that_pries, wait_for
+from executor_cases import FAST, PATIENCE_S, request, task_that_pries, wait_for
 from kernelrl.errors import UserError
 from kernelrl.executor import Request, make_executor
 from kernelrl.verdict import Verdict
@@ -47,9 +47,9 @@ def start_cluster(**node: Any) -> Cluster:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Three nodes, and later those that tests add."""
+    """Two nodes, and later those that tests add."""
     cluster = start_cluster()
-    for _ in range(3):
+    for _ in range(2):
         cluster.add_node(num_cpus=2)
     yield cluster
     cluster.shutdown()
@@ -61,7 +61,7 @@ def settings(executor_cache: Path, cluster: Cluster) -> dict[str, Any]:
 
 
 def on(cluster: Cluster, cache: Path, **where: Any) -> dict[str, Any]:
-    where = {"address": cluster.address, "wait_s": 120.0, **where}
+    where = {"address": cluster.address, "wait_s": PATIENCE_S, **where}
     return {**FAST, "cache_dir": str(cache), "verdict_cache": False, "engine": "ray", "cluster": where}
 
 
@@ -94,13 +94,13 @@ def test_verdicts_are_those_of_the_local_engine(settings: dict[str, Any]) -> Non
     requests.append(request(RIGHT, dialect="cpp"))
     with make_executor({**settings, "engine": "local"}) as local:
         expected = [essence(verdict) for verdict in local.evaluate(requests)]
-    settings["cluster"]["min_nodes"] = 3
+    settings["cluster"]["min_nodes"] = 2
     with make_executor(settings) as engine:
         verdicts = engine.evaluate(requests)
         assert [essence(verdict) for verdict in verdicts] == expected
         assert verdicts[0].speedup is not None
         health = engine.health()
-    assert len(health) == 3 and all(node.alive for node in health)
+    assert len(health) == 2 and all(node.alive for node in health)
     assert sum(node.judged for node in health) == len(requests) - 1, "equal requests are judged once"
 
 
@@ -112,52 +112,45 @@ def variants(number: int) -> list[Request]:
     return [request(KINDS[index % len(KINDS)] + f"\n# {index}") for index in range(number)]
 
 
-def test_five_hundred_candidates_have_one_verdict_each_whatever_dies(executor_cache: Path) -> None:
-    requests = variants(500)
+def test_a_hundred_candidates_have_one_verdict_each_whatever_dies(executor_cache: Path) -> None:
+    requests = variants(100)
+    to_kill = ["ray::Node", "kernelrl.executor.engines.service", "kernelrl.executor.contest.forkserver"]
     with make_executor({**FAST, **QUICK, "cache_dir": str(executor_cache)}) as local:
         expected = [essence(verdict) for verdict in local.evaluate([request(kind) for kind in KINDS])]
     cluster = start_cluster()
     try:
         nodes = [cluster.add_node(num_cpus=2) for _ in range(3)]
         with make_executor({**on(cluster, executor_cache, min_nodes=3), **QUICK}) as engine:
-            killed: Counter[str] = Counter()
             luck = random.Random(0)
             verdicts = []
             for answer in engine.stream(requests):
                 verdicts.append(answer)
-                if len(verdicts) == 200:
+                if len(verdicts) == 40:
                     cluster.remove_node(nodes[0], allow_graceful=False)
-                    killed["node"] += 1
-                elif len(verdicts) % 60 == 0:
-                    killed[_kill(luck.choice(workers()))] += 1
+                elif len(verdicts) in (20, 60, 80):
+                    name = to_kill.pop()
+                    luck.choice(wait_for(lambda name=name: processes(name))).kill()
             health = engine.health()
     finally:
         cluster.shutdown()
-    assert sorted(index for index, _ in verdicts) == list(range(500)), "exactly one verdict each"
+    assert sorted(index for index, _ in verdicts) == list(range(100)), "exactly one verdict each"
     different = [index for index, verdict in verdicts if essence(verdict) != expected[index % len(KINDS)]]
     assert not different, Counter(dict(verdicts)[index].feedback for index in different)
     for index, verdict in verdicts:
         candidate = requests[index].candidate
         assert candidate is not None and verdict.candidate == candidate.digest
-    assert killed["node"] == 1 and sum(killed.values()) == 9, killed
+    assert not to_kill
     assert sum(node.retried for node in health) > 0
-
-
-def _kill(process: psutil.Process) -> str:
-    """Which module's it was."""
-    name = " ".join(process.cmdline()).rpartition("kernelrl.executor.")[2].split(" ")[0]
-    process.kill()
-    return name
 
 
 def test_a_node_that_joins_gets_work_and_a_silent_one_is_given_up(cluster: Cluster, settings: dict[str, Any]) -> None:
     settings |= QUICK
-    settings["cluster"] |= {"min_nodes": 3, "silent_s": 30.0, "in_flight": 1}
+    settings["cluster"] |= {"min_nodes": 2, "silent_s": 30.0, "in_flight": 1}
     with make_executor(settings) as engine:
         engine.evaluate(variants(12))
         node = cluster.add_node(num_cpus=2)
         actors = {p for p in workers() if p.name().startswith("ray::Node")}
-        wait_until(lambda: sum(each.alive for each in engine.health()) == 4)
+        wait_until(lambda: sum(each.alive for each in engine.health()) == 3)
         [new] = {p for p in workers() if p.name().startswith("ray::Node")} - actors
         requests = [request(RIGHT + f"\n# joined {index}") for index in range(40)]
         stream = engine.stream(requests)
@@ -168,7 +161,7 @@ def test_a_node_that_joins_gets_work_and_a_silent_one_is_given_up(cluster: Clust
         silent = [each for each in engine.health() if "no sign of life" in each.last_error]
         assert len(silent) == 1 and silent[0].retried == 1
         cluster.remove_node(node, allow_graceful=False)
-        wait_until(lambda: sum(each.alive for each in engine.health()) == 3)
+        wait_until(lambda: sum(each.alive for each in engine.health()) == 2)
         assert engine.evaluate(requests[:3])
 
 
@@ -198,7 +191,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
 
 def test_work_that_no_node_finishes_gets_an_infrastructure_verdict(settings: dict[str, Any]) -> None:
     settings |= QUICK
-    settings["cluster"] |= {"wait_s": 30.0}
+    settings["cluster"] |= {"max_actors": 1}
     with make_executor(settings) as engine:
         done = threading.Event()
 
@@ -214,7 +207,13 @@ def test_work_that_no_node_finishes_gets_an_infrastructure_verdict(settings: dic
         done.set()
         killer.join()
         assert [(verdict.status, verdict.fault) for verdict in verdicts] == [("infrastructure", "executor")] * 2
-        wait_for(lambda: engine.evaluate([request(RIGHT)])[0].status == "correct")  # on a busy machine not at once
+
+        def judges_again() -> bool:  # on a busy machine not at once: then too few nodes are ready
+            with contextlib.suppress(UserError):
+                return engine.evaluate([request(RIGHT)])[0].correct
+            return False
+
+        wait_for(judges_again)
 
 
 def test_another_version_is_refused_before_work_starts(executor_cache: Path, tmp_path: Path) -> None:
@@ -285,7 +284,7 @@ with make_executor({settings!r}) as engine:
 """
 
 
-def test_a_shared_executor_serves_runs_by_turns_and_forgets_the_dead(
+def test_a_shared_executor_serves_runs_by_turns_forgets_the_dead_and_comes_back_when_killed(
     served: tuple[dict[str, Any], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, page = served
@@ -322,9 +321,6 @@ def test_a_shared_executor_serves_runs_by_turns_and_forgets_the_dead(
         make_executor(settings)
     monkeypatch.setenv("KERNELRL_EXECUTOR_TOKEN", "hunter2")
 
-
-def test_a_shared_executor_that_is_killed_comes_back_and_finishes(served: tuple[dict[str, Any], str]) -> None:
-    settings, _ = served
     with make_executor(settings) as engine:
         stream = engine.stream(variants(60))
         verdicts = dict([next(stream)])
@@ -397,6 +393,7 @@ def test_a_contestant_on_a_node_reaches_nothing_of_rays(
         ("see its parents' variables", "open(f'/proc/{os.getppid()}/environ').read()"),
         ("read the token's file", f"open({str(token)!r}).read()"),
     ]
+    settings["cluster"]["max_actors"] = 1
     with make_executor(settings | QUICK) as engine:
         [verdict] = engine.evaluate([request(RIGHT, task_that_pries(*attempts))])
     assert verdict.correct, verdict.feedback
@@ -408,10 +405,10 @@ def test_ray_can_be_reached_as_a_client(settings: dict[str, Any], cluster: Clust
     with subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port), "--mode", "proxy"]) as server:
         try:
             wait_until(lambda: is_listening(port))
-            settings["cluster"] |= {"address": f"ray://127.0.0.1:{port}", "min_nodes": 3}
+            settings["cluster"] |= {"address": f"ray://127.0.0.1:{port}", "max_actors": 1}
             with make_executor(settings | QUICK) as engine:
                 verdicts = engine.evaluate([request(source) for source in KERNELS.values()])
-                assert len(engine.health()) >= 3
+                assert engine.health()
             statuses = [verdict.status for verdict in verdicts]
             assert statuses == ["correct", "incorrect", "compile_error", "illegal"]
         finally:
@@ -431,6 +428,7 @@ def is_listening(port: int) -> bool:
 
 
 def test_figures_reach_prometheus(settings: dict[str, Any]) -> None:
+    settings["cluster"]["max_actors"] = 1
     with make_executor(settings | QUICK) as engine:
         engine.evaluate([request(source) for source in KERNELS.values()])
         names = ("queued", "in_flight", "nodes", "verdicts", "judge_seconds")

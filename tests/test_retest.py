@@ -47,7 +47,7 @@ class Script:
 
     def settled(self, above: float | None = 3.0) -> Verdict:
         retest = Retest(ExecutorSettings(retest_above=above, retest_over_record=2.0), self.measure_again)
-        verdict = retest("task", self.judge)
+        verdict = retest("task", self.judge, self.judge)
         assert not self.verdicts, "all were asked for"
         return verdict
 
@@ -73,12 +73,13 @@ def test_a_second_look_that_contradicts_the_first_is_told() -> None:
 def test_twice_the_tasks_record_is_measured_again() -> None:
     retest = Retest(ExecutorSettings(), Script().measure_again)
 
-    def judge(*verdicts: Verdict) -> Callable[[], Verdict]:
-        return Script(*verdicts).judge
+    def judge(*verdicts: Verdict) -> tuple[Callable[[], Verdict], Callable[[], Verdict]]:
+        script = Script(*verdicts)
+        return script.judge, script.judge
 
-    retest("task", judge(timed(1.1, 1.2, 1.3)))
-    assert speedups(retest("task", judge(timed(2.4, 2.5, 2.6), timed(2.1, 2.2, 2.3)))) == (2.2, 2.5)
-    assert speedups(retest("other task", judge(timed(2.4, 2.5, 2.6)))) == (2.5, None)
+    retest("task", *judge(timed(1.1, 1.2, 1.3)))
+    assert speedups(retest("task", *judge(timed(2.4, 2.5, 2.6), timed(2.1, 2.2, 2.3)))) == (2.2, 2.5)
+    assert speedups(retest("other task", *judge(timed(2.4, 2.5, 2.6)))) == (2.5, None)
 
 
 def test_faster_than_the_machine_allows_twice_is_not_believed() -> None:

@@ -48,7 +48,7 @@ def shipped(name):
     [
         # no kernel, unbuilt, crashed, wrong, slow, fast, untimed; log 2 / log 8 = 1/3
         ("kernelrl", [0, 0, 0, 0, 1 + 0.1 * 0.5, 1 + 0.5 / 3 + 0.1, 1]),
-        ("speed", [0, 0, 0, 0, 1 + 0.1 * 0.5, 1 + 3 * 2 / 3 + 0.1, 1]),
+        ("speed", [0, 0, 0, 0, 1 + 0.1 * 0.5, 1 + 0.1, 1]),  # each beside nobody
         ("autotriton", [0, 0, 0, 0, 1, 1, 1]),
         ("execution", [0, 0, 0.1, 0.2, 1, 1, 1]),
         ("rule", [0, 1, 1, 1, 1, 1, 1]),
@@ -105,9 +105,6 @@ def test_parts_hold_every_term_and_gate_unweighted():
         ({}, (8.0, 9.0), 1),
         ({}, (70.0, 90.0), 1),
         ({}, (0.0, 0.1), 0),
-        ({"base": 0.25}, (0.5, 0.6), 0.2),
-        ({"base": 0.25}, (1.0, 1.5), 0.4),
-        ({"base": 0.25, "cap": 4.0}, (0.2, 0.3), 0),
     ],
 )
 def test_speedup_is_bounded_and_uses_the_lower_bound_unless_told(options, measured, expected):
@@ -160,7 +157,6 @@ def test_rewards_pickle():
         ({"speedup": {"bond": "low"}}, "no parameter 'bond'; did you mean 'bound'"),
         ({"speedup": {"bound": "lower"}}, "reward.terms.speedup.bound='lower'"),
         ({"speedup": {"cap": 1}}, "reward.terms.speedup.cap=1"),
-        ({"speedup": {"base": 1.5}}, "reward.terms.speedup.base=1.5"),
         ({"correct": {"weight": -1}}, "reward.terms.correct.weight=-1"),
         ({"correct": {"weight": float("nan")}}, "reward.terms.correct.weight=nan"),
         ({"correct": {"weight": float("inf")}}, "reward.terms.correct.weight=inf"),
@@ -245,6 +241,24 @@ def test_cuda_l1_clips_at_both_ends_and_counts_what_was_judged_only():
 def test_a_group_of_one_and_a_group_of_equals_tell_nothing():
     assert shipped("cuda_l1").of_groups([(COMPLETION, FAST)], ["t"], 0.0)[0].total == 0
     assert [score.total for score in shipped("cuda_l1").of_groups([(COMPLETION, FAST)] * 2, "tt", 0.0)] == [0, 0]
+
+
+def test_speed_is_told_among_the_right_kernels_of_a_group():
+    """Speedups 4 and 2.4: the median is 3.2, and being right is worth as much in a slow group as in a fast one."""
+    close = verdict("correct", "correct", speedup=(2.0, 2.4), coverage=1.0)
+    samples = [(COMPLETION, each) for each in (FAST, close, WRONG, CHEAT, UNKNOWN)]
+    totals = [score.total for score in shipped("speed").of_groups(samples, ["t"] * 5, 0.0)]
+    assert totals == [pytest.approx(1.1 + math.log(4 / 3.2)), pytest.approx(1.1 + math.log(2.4 / 3.2)), 0, 0, None]
+    halves = [(COMPLETION, verdict("correct", "correct", speedup=(0.1, s), coverage=1.0)) for s in (0.4, 0.24)]
+    assert [score.total for score in shipped("speed").of_groups(halves, "tt", 0.0)] == pytest.approx(totals[:2])
+
+
+def test_what_a_relative_speedup_earns_is_bounded_and_needs_others():
+    samples = [(COMPLETION, each) for each in (FAST, SLOW, FAST, UNTIMED)]
+    totals = [score.total for score in shipped("speed").of_groups(samples, ["t"] * 4, 0.0)]
+    assert totals[:3] == [1.1, pytest.approx(1 - 1 + 0.05), 1.1], "the slow one is more than e times as slow"
+    assert totals[3] == shipped("speed").of_groups(samples[3:], "t", 0.0)[0].total
+    assert shipped("speed").of_groups(samples[:1], "t", 0.0)[0].total == 1.1
 
 
 def test_cuda_agents_last_step_is_faster_than_torch_compile():
@@ -398,7 +412,7 @@ def test_a_kernel_that_did_not_run_is_scored_by_what_is_known_without_running():
     compiled = verdict("not_run", "compiled")
     assert make_reward({"terms": {"compiles": {}}})(COMPLETION, compiled).total == 1
     assert make_reward({"terms": {"compiles": {"gates": ["runs"]}}})(COMPLETION, compiled).total is None
-    for name in "runs correct speedup tiers standardised_speedup coverage brevity memory".split():
+    for name in "runs correct speedup tiers relative_speedup standardised_speedup coverage brevity memory".split():
         assert make_reward({"terms": {name: {}}})(COMPLETION, compiled).total is None, name
 
 
@@ -418,5 +432,5 @@ def test_the_floor_and_the_plans_weight_are_finite_numbers(value):
 
 def test_what_is_known_only_beside_others_is_not_known_of_one_alone():
     assert make_reward({"terms": {"correct": {}, "speedup": {}}}).alone(COMPLETION, FAST).total > 1
-    for name in ("standardised_speedup", "similarity", "judge"):
+    for name in ("relative_speedup", "standardised_speedup", "similarity", "judge"):
         assert make_reward({"terms": {"correct": {}, name: {}}}).alone(COMPLETION, FAST).total is None, name

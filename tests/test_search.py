@@ -14,6 +14,7 @@ from kernelrl.data.tables import TASK_COLUMNS, write_table
 from kernelrl.errors import UserError
 from kernelrl.records import Ledger
 from kernelrl.search import figures, page, run, stage
+from kernelrl.stage_folder import SETTINGS
 from kernelrl.strategies.budget import Spent
 from kernelrl.strategies.protocol import Attempt
 from kernelrl.strategies.runner import Outcome
@@ -144,6 +145,29 @@ def test_strategies_are_compared_at_equal_budget(words, tmp_path, capsys, monkey
     html = (tmp_path / "run" / page.PAGE).read_text()
     assert "strategy=best_of_n" in html and "What is more than chance" in html
     assert str(tmp_path / "run" / page.PAGE) in capsys.readouterr().out
+
+
+def test_another_capacity_of_the_archive_is_another_search(words):
+    """It decides which kernels a strategy shows."""
+    settings = ["strategy=best_of_n", "strategy.n=1", "search.budget.candidates=1"]
+    search(*words(WRONG), *settings)
+    with pytest.raises(UserError, match=r"a run with other settings \(archive_capacity"):
+        search(*words(WRONG), *settings, "search.archive.capacity=1", "search.budget.candidates=2")
+
+
+def test_a_folder_of_the_time_before_a_setting_resumes(words, tmp_path):
+    """It was made as the setting's default has it."""
+    settings = ["strategy=best_of_n", "strategy.n=1", "search.budget.candidates=1"]
+    made = search(*words(WRONG), *settings)
+    (path,) = (path for path in tmp_path.rglob(SETTINGS) if "archive_capacity" in path.read_text())
+    lines = path.read_text().splitlines(keepends=True)
+    earlier = [line for line in lines if line.strip() not in ("archive_capacity: 64", "counters: false")]
+    assert len(earlier) == len(lines) - 2
+    path.write_text("".join(earlier))
+    for other, name in (("search.archive.capacity=1", "archive_capacity"), ("executor.counters=true", "counters")):
+        with pytest.raises(UserError, match=rf"a run with other settings \((executor\.)?{name} was (64|False), now"):
+            search(*words(WRONG), *settings, other)
+    assert search(*words(WRONG), *settings) == made
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -222,18 +223,23 @@ def test_the_disk_is_asked_for_what_the_trainer_will_write(tmp_path, monkeypatch
     asked = []
     monkeypatch.setattr(checkpoints, "require_free_disk", lambda folder, num_bytes: asked.append(num_bytes))
     model = torch.nn.Linear(10, 10, bias=False)
-    checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
-    assert asked.pop() == 3 * (400 + 800) + 400
+    checkpoints.require_disk_for_training(tmp_path, model, 200, 2)
+    assert asked.pop() == 3 * (400 + 800) + 400 + 200
+    (tmp_path / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "checkpoint-1" / "optimizer.pt").write_bytes(bytes(1000))
+    checkpoints.require_disk_for_training(tmp_path, model, 200, 2)
+    assert asked.pop() == 3 * (400 + 800) + 400 + 200 - 1000, "a run that goes on has written some of it"
+    shutil.rmtree(tmp_path / "checkpoints")
     model.weight.ds_numel, model.weight.data = 100, torch.empty(0)
-    checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
-    assert asked.pop() == 3 * (400 + 800) + 400
+    checkpoints.require_disk_for_training(tmp_path, model, 200, 2)
+    assert asked.pop() == 3 * (400 + 800) + 400 + 200
     for stage, weights in ((3, 400), (2, 2 * 400)):  # DeepSpeed's own float32 weights are saved too
-        checkpoints.require_disk_for_checkpoints(tmp_path, model, 2, zero_stage=stage)
-        assert asked.pop() == 3 * (weights + 1200) + 400
+        checkpoints.require_disk_for_training(tmp_path, model, 200, 2, zero_stage=stage)
+        assert asked.pop() == 3 * (weights + 1200) + 400 + 200
     config = Qwen3Config(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, head_dim=16)
     model = get_peft_model(Qwen3ForCausalLM(config), LoraConfig(r=1, target_modules=["q_proj"]))
-    checkpoints.require_disk_for_checkpoints(tmp_path, model, 2)
-    assert asked.pop() == 3 * (4 + 8) * 64 + 4 * sum(parameter.numel() for parameter in model.parameters())
+    checkpoints.require_disk_for_training(tmp_path, model, 200, 2)
+    assert asked.pop() == 3 * (4 + 8) * 64 + 4 * 64 + 200
 
 
 @pytest.mark.parametrize(
@@ -255,10 +261,44 @@ def test_missing_columns_are_named(cfg):
         sft.run(cfg)
 
 
+def test_the_disk_is_asked_once_for_the_base_and_all_that_comes_after_it(cfg, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(models, "require_free_disk", lambda folder, num_bytes: asked.append(num_bytes))
+    texts = [{"prompt": [{"content": "a prompt\n"}], "completion": [{"content": "a kernel\n"}]}]
+    sft._make_base(cfg, tmp_path / "base", texts)
+    model, _ = models.load_policy(tmp_path / "base")
+    number, size, kept = model.num_parameters(), models.num_bytes(model), cfg.sft.trainer.get("save_total_limit")
+    assert asked == [size + checkpoints.disk_of_training(4 * number, number, size, kept)]
+
+
 def test_no_disk_space_is_said_before_training(cfg, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 40, 1 << 40, 1000))
     with pytest.raises(UserError, match=r"no disk space under"):
         sft.run(cfg)
+    assert not list(Path(cfg.sft.folder).glob("base*")), "nor is the base written"
+
+
+def test_a_training_writes_no_more_than_the_disk_was_asked_for(tmp_path, monkeypatch):
+    """Of a base in bfloat16, which is trained in float32 and saved in bfloat16 again."""
+    asked, seen = [], []
+    monkeypatch.setattr(checkpoints, "require_free_disk", lambda folder, num_bytes: asked.append(num_bytes))
+    cfg = training_config(tmp_path, "model.dtype=bfloat16", "sft.trainer.save_total_limit=1")
+    write_data(cfg)
+    folder = Path(cfg.sft.folder)
+    monkeypatch.setattr(models, "publish", lambda *two: seen.append(tensor_bytes(folder)) or publish(*two))
+    sft.run(cfg)
+    (_, most), (wanted,) = seen, asked
+    base = tensor_bytes(folder / "base")
+    assert 0.4 * wanted < most - base <= 1.05 * wanted
+
+
+publish = models.publish
+
+
+def tensor_bytes(folder):
+    """Without logs, tokenizers and the states of samplers, which are small in earnest."""
+    names = ("*.safetensors", "optimizer.pt")
+    return sum(path.stat().st_size for name in names for path in folder.rglob(name))
 
 
 @pytest.mark.parametrize("overrides", [[], ["recipe=toy"], ["recipe=demo"]])
@@ -285,10 +325,17 @@ def test_killed_at_any_moment_it_ends_with_the_same_policy(tmp_path, server):
     assert [entry["step"] for entry in read_log(log) if "loss" in entry] == list(range(1, 31))
 
 
-def test_it_watches_the_loss_on_held_out_triples_when_asked_to(cfg):
+def test_it_watches_the_loss_on_held_out_triples_when_asked_to(cfg, caplog):
+    """But for those that would be cut off, as in training."""
+    file = Path(cfg.curate.folder) / "sft_heldout.parquet"
+    table = pq.read_table(file)
+    rows = table.to_pylist()
+    rows[0]["completion"][0]["content"] *= 40
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), file)
     cfg.sft.trainer = {**cfg.sft.trainer, "eval_strategy": "steps", "eval_steps": 3, "per_device_eval_batch_size": 4}
     entries = read_log(sft.run(cfg) / "log.jsonl")
     assert [entry["step"] for entry in entries if "eval_loss" in entry] == [3, 6]
+    assert "max_length=1024: 1 of 24 held-out rows are longer and left out" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import slurm
 from conftest import TOY
 from kernelrl.records import Ledger
 from slurm import Slurm, wait_for
+from warm import Server
 
 pytestmark = [
     pytest.mark.cluster,
@@ -28,24 +29,19 @@ SMALL = (
     *(*TOY, "sft.trainer.max_steps=4", "grpo.trainer.per_device_train_batch_size=8"),
     *("grpo.trainer.max_completion_length=64", "eval.max_new_tokens=64"),
 )
-BATCH, STEPS = 8, 8
+BATCH, STEPS = 8, 6
 """Completions of a step of GRPO, and the steps of a run that something happens to."""
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    with Slurm(tmp_path_factory.mktemp("slurm"), {"node1": [], "node2": [], "node3": []}) as running:
+def cluster(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Iterator[Slurm]:
+    with Slurm(tmp_path_factory.mktemp("slurm"), {"node1": [], "node2": [], "node3": []}, server) as running:
         yield running
-
-
-def run(*words: object, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kernelrl.cli", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
 
 
 def submit(cluster: Slurm, *words: object) -> str:
     """Launch a command on the cluster. Returns the job's number."""
-    done = run("launch", words[0], *SMALL, "launcher=slurm", *words[1:], environment=cluster.environment)
+    done = cluster.kernelrl("launch", words[0], *SMALL, "launcher=slurm", *words[1:])
     assert done.returncode == 0, done.stderr
     return re.search(r"job (\d+)", done.stdout)[1]
 
@@ -111,7 +107,8 @@ def test_a_job_whose_node_dies_goes_on_on_the_others(cluster: Slurm, toy: Path, 
 def test_a_sweep_is_one_job_for_each_combination(cluster: Slurm, toy: Path, tmp_path: Path) -> None:
     words = [f"output_dir={tmp_path}", f"curate.folder={toy}/data", "sft.trainer.max_steps=2", "seed=0,1"]
     launcher = ["hydra/launcher=submitit_slurm", "hydra.launcher.partition=work", "hydra.launcher.cpus_per_task=1"]
-    done = run("sft", "-m", *SMALL, *words, *launcher, environment=cluster.environment)
+    command = [sys.executable, "-m", "kernelrl.cli", "sft", "-m", *SMALL, *words, *launcher]  # submitit pickles it
+    done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment, timeout=600)
     assert done.returncode == 0, done.stderr
     assert sorted(path.parent.parent.name for path in tmp_path.glob("*/sft/done.json")) == [
         f"seed={n}" for n in range(2)
@@ -181,20 +178,21 @@ def test_what_slurm_cannot_do_is_one_line_before_anything_runs(
     cluster: Slurm, toy: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
     given = [f"output_dir={tmp_path}", f"curate.folder={toy}/data", "launcher=slurm", *words]
-    done = run("launch", "sft", *SMALL, *given, environment=cluster.environment)
+    done = cluster.kernelrl("launch", "sft", *SMALL, *given)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ") and message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
-def test_without_slurm_the_way_out_is_said(toy: Path, tmp_path: Path) -> None:
+def test_without_slurm_the_way_out_is_said(server: Server, toy: Path, tmp_path: Path) -> None:
     given = [f"output_dir={tmp_path}", f"curate.folder={toy}/data", "launcher=slurm"]
-    done = run("sft", *SMALL, *given, environment=os.environ | {"PATH": str(Path(sys.executable).parent)})
+    environment = os.environ | {"PATH": str(Path(sys.executable).parent)}
+    done = server.run("sft", *SMALL, *given, folder=tmp_path, environment=environment)
     assert done.returncode == 2
     assert "no Slurm here (sbatch is not on PATH); use a login node, or launcher=local" in done.stderr
 
 
 @pytest.fixture(scope="module")
-def odd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Slurm, Path]]:
+def odd_cluster(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Iterator[tuple[Slurm, Path]]:
     """On node2 is another version of kernelrl, and node3 does not share the folder that comes with the cluster."""
     folder = tmp_path_factory.mktemp("odd")
     private, other = folder / "private", folder / "other.py"
@@ -206,7 +204,7 @@ def odd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Slur
         "node3": f"mount -t tmpfs none {private}",
     }
     nodes = {name: ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh"] for name, mount in mounts.items()}
-    with Slurm(folder / "slurm", {"node1": [], **nodes}) as running:
+    with Slurm(folder / "slurm", {"node1": [], **nodes}, server) as running:
         yield running, private
 
 
@@ -236,7 +234,7 @@ def test_a_node_that_cannot_take_part_says_so_before_the_training(
 
 
 @pytest.fixture
-def hosts() -> Iterator[Slurm]:
+def hosts(server: Server) -> Iterator[Slurm]:
     """Two hosts with addresses of their own, in network namespaces on one bridge."""
     folder = Path(tempfile.mkdtemp(prefix="krl-"))  # Slurm makes a socket in it, whose path may have 108 letters
 
@@ -256,7 +254,7 @@ def hosts() -> Iterator[Slurm]:
             ip(f"-n krl-{name} link set eth0 up")
             ip(f"-n krl-{name} link set lo up")
         nodes = {name: ["nsenter", f"--net=/run/netns/krl-{name}"] for name in addresses}
-        with Slurm(folder, nodes, addresses, "10.77.0.1") as running:
+        with Slurm(folder, nodes, server, addresses, "10.77.0.1") as running:
             yield running
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # munge is still taking its own files away

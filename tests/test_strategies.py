@@ -119,7 +119,7 @@ def test_the_context_of_the_policy_is_a_limit_of_every_strategy(run):
     narrow = Scripted(lambda *_: completion(KERNELS["wrong"]), context=2)
     (outcome,) = run(strategy("refine", max_turns=4), narrow, folder="refused", resumable=True)
     assert [len(conversation) for conversation in narrow.asked] == [1]
-    assert statuses(outcome) == ["incorrect", "infrastructure"], "nothing goes on from what was not answered"
+    assert statuses(outcome) == ["incorrect", "illegal"], "nothing goes on from what was not answered"
     assert "3 messages are more than 2; say less" in outcome.attempts[1].verdict.feedback
     again = kernels("right")
     assert [each.verdict for each in run(strategy("refine", max_turns=4), again, folder="refused")[0].attempts] == [
@@ -236,6 +236,8 @@ def test_a_macro_policy_picks_one_action_that_a_micro_coder_carries_out(run):
     choices = [draft for draft in outcome.drafts if draft.question.role == "macro"]
     paid = [chosen.paid_by(choice, outcome.attempts) for choice in choices]
     assert paid == [outcome.attempts[0], outcome.attempts[2], None, outcome.attempts[1]], "nonsense earns nothing"
+    saved = [chosen.steps_saved(choice, outcome.attempts) for choice in choices]
+    assert saved == [0, 0, 0, 9 - 4 - 1], "of nine steps four were taken, and another action would take a fifth"
 
 
 @pytest.mark.parametrize("name", names())
@@ -316,7 +318,7 @@ def test_a_question_that_a_server_refuses_is_not_asked_again(run, tmp_path):
     refusal = Answer(failure="HTTP 400", refused="HTTP 400, the server refuses the question: too long")
     policy = Scripted(lambda _, number: refusal if number else completion(KERNELS["wrong"]))
     (outcome,) = run(strategy("best_of_n", n=2), policy, resumable=True)
-    assert statuses(outcome) == ["incorrect", "infrastructure"]
+    assert statuses(outcome) == ["incorrect", "illegal"], "a sample that failed, as without a strategy"
     assert "refuses the question: too long" in outcome.attempts[1].verdict.feedback
     assert run(strategy("best_of_n", n=2), again := kernels("right"), resumable=True) and again.asked == []
     with pytest.raises(UserError, match=r"the policy answers nothing \(role coder: HTTP 400, the server refuses"):

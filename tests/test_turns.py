@@ -1,17 +1,22 @@
 """Training through a strategy: returns, advantages, and rows that are turns of trajectories."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from curated import training_config
 from kernelrl import grpo
+from kernelrl.configs import compose_config
 from kernelrl.data.tables import TASKS_TRAIN, read_table
 from kernelrl.errors import UserError
 from kernelrl.grpo import shared_policy
+from kernelrl.grpo.adjusting import Adjust
+from kernelrl.grpo.attempt_rewards import AttemptRewardFunction
 from kernelrl.grpo.curriculum import Curriculum
 from kernelrl.grpo.returns import advantages, discounted
 from kernelrl.grpo.rollout import Rollout, Row, parents_of
@@ -19,6 +24,7 @@ from kernelrl.policies.protocol import Answer
 from kernelrl.records import Ledger
 from kernelrl.runs.launch import run_stage
 from kernelrl.stage_folder import LOG, read_log
+from kernelrl.strategies import make_strategy
 from kernelrl.strategies.archive import Archive, Exemplar
 from kernelrl.strategies.protocol import Attempt, Draft, Question
 from kernelrl.task import Task
@@ -66,6 +72,56 @@ def test_an_action_goes_on_from_the_one_whose_kernel_it_is_about():
     rows = [Row(first, wrong), Row(second, worse), Row(third, better), Row(stop, better)]
     assert parents_of(rows) == [None, 0, 0, 2]
     assert [row.turn for row in rows] == [0, 2, 2, 3], "the turns of the kernels that carry them out"
+
+
+def macro_rows(steps, stops):
+    """Actions that all keep a kernel as fast as it was, of which the last may be `stop`."""
+    first, kept = wrote(0, role="macro"), None
+    _, kept = wrote(1, advice=first[0])
+    rows = [Row(first[0], kept)]
+    for step in range(1, steps):
+        draft, _ = wrote(2 * step, kept, "macro")
+        if stops == step:
+            return [*rows, Row(draft, kept, steps_saved=steps - step - 1)]
+        _, kept = wrote(2 * step + 1, kept, advice=draft)
+        rows.append(Row(draft, kept))
+    return rows
+
+
+def function_of(rows, size):
+    """A reward function after a batch of one trajectory."""
+    function = object.__new__(AttemptRewardFunction)
+    function.adjust, function.max_tokens = Adjust(), 0
+    filled = [*rows, *[None] * (size - len(rows))]
+    function.rollout = SimpleNamespace(rows=filled, turns=SimpleNamespace(rows=size, gamma=0.8))
+    return function
+
+
+@pytest.mark.parametrize("stops", [1, 2, 3])
+@pytest.mark.parametrize("size", [4, 3])
+def test_to_stop_earns_as_much_as_actions_without_effect(stops, size):
+    """Four steps that leave a kernel as it is, and `stop` before the rest of them; some rows may not be there."""
+    found = []
+    for rows in (macro_rows(4, None)[:size], macro_rows(4, stops)[:size]):
+        totals = {row.attempt.id: 1.4 for row in rows}
+        found.append([each.reward for each in function_of(rows, size)._returns(totals, {id: id for id in totals})])
+    idle, stopping = found
+    assert stopping[: stops + 1] == pytest.approx(idle[: stops + 1]) and not any(stopping[stops + 1 :])
+
+
+@pytest.mark.parametrize("refused", [None, "HTTP 400, longer than the context"])
+def test_an_action_whose_coder_refused_the_question_is_left_out_and_not_punished(refused):
+    first, second, third = (wrote(number, role="macro")[0] for number in (0, 2, 4))
+    carried_out = Draft("t/3", Question([], advice=second), Answer(failure=refused, refused=refused))
+    _, kernel = wrote(1, advice=first)
+    attempts = [kernel, Attempt(carried_out, carried_out.completion, kernel.verdict)]
+    drafts = [replace(draft, answer=Answer(text="ACTION: tiling")) for draft in (first, second, third)]
+    rollout = object.__new__(Rollout)
+    rollout.strategy = make_strategy(compose_config("grpo", ["strategy=macro_micro"]).strategy)
+    rollout.turns = SimpleNamespace(role="macro", rows=4)
+    rows = rollout._rows_of(SimpleNamespace(drafts=drafts, attempts=attempts))
+    kept = ["t/0", "t/2", "t/4"] if refused is None else ["t/0", "t/4"]
+    assert [row.draft.id for row in rows] == kept, "that of which nothing came stays"
 
 
 def by_hand(returns, turns, group_size, baseline):
@@ -173,10 +229,23 @@ def test_a_turn_that_outgrows_the_context_is_refused_and_ends_its_trajectory(tra
     monkeypatch.setattr(Rollout, "_problem", narrow)
     monkeypatch.setattr(shared_policy, "context_length", lambda _: room[-1] if room else None)
     records, log = train("strategy=refine", "grpo.turns.rows=4", "reward=rule", "grpo.trainer.max_steps=1")
-    assert [(each.turn, each.verdict.status == "infrastructure") for each in records] == [(0, False), (1, True)]
+    assert [each.turn for each in records] == [0, 1] and records[1].verdict.status == "illegal"
     assert f"the model's context of {room[0]}" in records[1].verdict.feedback
     assert records[0].rewards["return"] == records[0].reward, "a trajectory that ended early"
     assert log[0]["attempts"] == 0.25 and math.isfinite(log[0]["loss"])
+
+
+def test_the_context_is_what_vllm_was_told_where_that_is_less():
+    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(max_position_embeddings=4096))
+
+    def context(**given):
+        arguments = {"use_vllm": True, "vllm_mode": "colocate", "vllm_max_model_length": None} | given
+        return shared_policy.context_of(config, SimpleNamespace(**arguments))
+
+    assert context() == context(vllm_max_model_length=9000) == 4096
+    assert context(vllm_max_model_length=1000) == 1000
+    assert context(vllm_max_model_length=1000, use_vllm=False) == 4096, "transformers generates"
+    assert context(vllm_max_model_length=1000, vllm_mode="server") == 4096, "the setting is not the server's"
 
 
 def test_it_begins_with_the_kernels_that_another_run_knows(train, tiny, tmp_path, monkeypatch):
@@ -281,6 +350,10 @@ def test_a_curriculum_goes_on_where_a_killed_training_was(train, monkeypatch, tm
         (["grpo.turns.baseline=mean"], r"grpo.turns.baseline='mean': Input should be 'group'"),
         (["grpo.turns.role=judge"], r"grpo.turns.role=judge: grpo strategy=refine asks coder; train one of these"),
         (["+policy@policies.coder=endpoint", "policies.coder.model=m"], r"policies.coder: the trained policy plays"),
+        (
+            ["strategy=evolve", "strategy.verifier=0.5", "grpo.turns.role=verifier"],
+            r"grpo.turns.role=verifier: in grpo strategy=evolve no kernel comes of .*; train coder$",
+        ),
         (["reward=tritonrl"], r"a reward with a plan of its own has no turns"),
     ],
 )

@@ -32,6 +32,8 @@ LOCK = ".lock"
 LOG = "log.jsonl"
 NO_WORK = frozenset({"health", "answers"})
 """Folders in a stage's that hold nothing which its settings decided: signs of life, and answers by what was asked."""
+BEFORE_THEY_WERE_SETTINGS: Mapping[str, Any] = {"executor.counters": False, "archive_capacity": 64, "rates": None}
+"""What was done before these settings were noted: folders of that time are those of runs that have them so."""
 NUM_DIFFERENCES_SHOWN = 5
 
 
@@ -181,7 +183,8 @@ def _compare_or_write(
         raise UserError(f"{name}: folder {folder} belongs to {mark.removeprefix(STAGE_MARK)}; {way_out}")
     before = _flatten(OmegaConf.to_container(OmegaConf.load(path)))
     now = _flatten(OmegaConf.to_container(OmegaConf.create(text)))
-    old, new = deciding(before), deciding(now)
+    known = {key: value for key, value in BEFORE_THEY_WERE_SETTINGS.items() if key in now}
+    old, new = deciding(known | before), deciding(now)
     differing = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     if differing and not _is_empty(folder):
         shown = [f"{key} was {_show(old, key)}, now {_show(new, key)}" for key in differing[:NUM_DIFFERENCES_SHOWN]]

@@ -103,6 +103,27 @@ class Memory(_Frozen):
     reference_mb: float
 
 
+class Counters(_Frozen):
+    """What was counted from outside in one call on the CPU, all threads together: the median of several calls, less
+    what a question that asks nothing takes. None: see `Verdict.uncounted`."""
+
+    cycles: float | None = None
+    """In the program's own code, as are instructions and branches."""
+    instructions: float | None = None
+    cache_references: float | None = None
+    """Accesses to the outer cache, as the processor counts them: of Intel's the last level, of AMD's the second."""
+    cache_misses: float | None = None
+    """Of these, the ones that missed: each brings a cache line."""
+    branches: float | None = None
+    branch_misses: float | None = None
+    """Branches that the processor had predicted wrongly."""
+    page_faults: float | None = None
+    context_switches: float | None = None
+    """Times at which a thread gave up its core, or lost it."""
+    cpu_ms: float | None = None
+    """Time for which its threads have computed (in milliseconds)."""
+
+
 class Construction(_Frozen):
     """Wall time of importing the text and constructing the model, builds not counted (in milliseconds).
 
@@ -156,6 +177,26 @@ class GpuBuild(_Frozen):
     """Registers spilled to memory by one thread (in bytes)."""
 
 
+class GpuCounters(_Frozen):
+    """What Nsight Compute counted in the longest launch of one kernel. None: it does not say."""
+
+    kernel: str
+    launches: int = 1
+    """Of this kernel, among the first 16 launches of one call, which are all that are profiled."""
+    microseconds: float | None = None
+    compute: float | None = None
+    """Throughput of the multiprocessors, as a share of what they could do, 0 to 1."""
+    dram: float | None = None
+    """Throughput of the device's memory, as a share of what it could do, 0 to 1."""
+    read_bytes: float | None = None
+    """Read from the device's memory."""
+    written_bytes: float | None = None
+    occupancy: float | None = None
+    """Warps that were active, as a share of those that a multiprocessor holds, 0 to 1."""
+    stalled_by: str | None = None
+    """What its warps waited for most."""
+
+
 class Spent(_Frozen):
     """Where the time of an evaluation went (in seconds); what is left of it the candidate's own build, load and runs
     took."""
@@ -200,6 +241,9 @@ class Verdict(_Frozen):
     A kernel that seems to be faster by more than a factor of two, twice, is `illegal` (`implausible`)."""
     bound_by: Literal["reading", "writing", "multiplying"] | None = None
     """What takes `bound_ms`: reading what must be read, writing the outputs, or multiplying matrices."""
+    bound_bytes: int | None = None
+    """Memory that every program must read and write in a call (in bytes), as far as its reference tells; None: not
+    known."""
     uneven: bool = False
     """True: the candidate's other calls took longer than those that count, so `speedup` is that of all of them."""
     retest: Speedup | None = None
@@ -221,6 +265,12 @@ class Verdict(_Frozen):
     On a GPU, of the device time. On a CPU it is 1 where the libraries' code was closed, so that none computed."""
     memory: Memory | None = None
     """None: not measured, as on a GPU, in Triton's interpreter, or where the first call already failed."""
+    counters: Counters | None = None
+    """None: `executor.counters` did not ask for them, or nothing was timed on a CPU."""
+    gpu_counters: tuple[GpuCounters, ...] = ()
+    """Of each kernel of one call on a GPU, where `executor.counters` asks for them."""
+    uncounted: str = ""
+    """Why counters of the hardware are not known although `executor.counters` asks for them; otherwise empty."""
     construction: Construction | None = None
     """None: the candidate was not loaded."""
     parameters: ParameterSource | None = None

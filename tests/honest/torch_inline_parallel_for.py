@@ -50,7 +50,7 @@ def get_ext():
             name="linear_gelu_ext",
             cpp_sources=[CPP],
             functions=["linear_gelu"],
-            extra_cflags=["-O3", "-march=native", "-ffast-math", "-fopenmp"],
+            extra_cflags=["-O3", "-march=native", "-fopenmp"],
             extra_ldflags=["-lgomp"],
             verbose=False,
         )

@@ -36,6 +36,7 @@ main overrides:
   dialect=cpp|triton|cuda|python   otherwise seen from the kernel's source
   executor.trials=N        runs on fresh inputs whose outputs must be right
   executor.timing=false    check only
+  executor.counters=true   read counters of the hardware in further calls
   executor.sanitize=true   run a right kernel again under sanitizers and with other numbers of threads
   executor.compile_baseline=default   time it against torch.compile of the reference, too
   executor.device=cuda     on the GPU instead of the CPU (not for dialect cpp)
@@ -238,9 +239,21 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
             "limit",
             f"no program needs less than {verdict.bound_ms:.3g} ms here; this one is at {share:.0%} of that speed",
         )
+    if counted := [
+        f"{name.replace('_', ' ')} {value:.4g}" for name, value in verdict.counters or () if value is not None
+    ]:
+        yield "counted", ", ".join(counted)
+    for counters in verdict.gpu_counters:
+        yield "counted", " ".join(f"{name}={_rounded(value)}" for name, value in counters if value is not None)
+    if verdict.uncounted:
+        yield "not counted", verdict.uncounted
     if verdict.checks:
         yield "sanitized", ", ".join(verdict.checks)
     if verdict.feedback:
         yield "feedback", verdict.feedback
     if verdict.log:
         yield "output", verdict.log
+
+
+def _rounded(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

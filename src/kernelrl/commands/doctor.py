@@ -38,7 +38,8 @@ MARKS: dict[State, tuple[str, str]] = {
     "limited": ("limited", "yellow"),
     "missing": ("missing", "red"),
 }
-OPTIONAL = {"GPU", "nvcc", "ninja", "deepspeed", "Slurm", "ray", "hydra-submitit-launcher"}
+CPU_COUNTERS, GPU_COUNTERS = "processor's counters", "GPU's counters"
+OPTIONAL = {"GPU", CPU_COUNTERS, GPU_COUNTERS, "nvcc", "ninja", "deepspeed", "Slurm", "ray", "hydra-submitit-launcher"}
 """What one can well do without."""
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SYS_LANDLOCK_CREATE_RULESET = 444
@@ -201,7 +202,34 @@ def _machine() -> Iterator[Finding]:
             usage = shutil.disk_usage(folder)
             needed = 0.0625 if name == "shared memory" else 4
             yield Finding("machine", name, _enough(usage.free, needed), f"{_gib(usage.free)} free, {folder}")
-    yield _gpu()
+    gpu = _gpu()
+    yield gpu
+    yield from _counters(gpu.state != "missing")
+
+
+def _counters(on_gpu: bool) -> Iterator[Finding]:
+    """Whether `executor.counters` has something to read."""
+    from kernelrl.executor.processes.counters import NoCounters, try_counters
+
+    try:
+        try_counters()
+    except NoCounters as error:
+        yield Finding("machine", CPU_COUNTERS, "missing", f"{error} (executor.counters)", error.way_out)
+    else:
+        yield Finding("machine", CPU_COUNTERS, "ok", "a kernel's process is counted from outside (executor.counters)")
+    if on_gpu:
+        yield _nsight()
+
+
+def _nsight() -> Finding:
+    from kernelrl.executor.judging.nsight import ADMINISTRATORS_ONLY, ALLOW, MISSING, is_restricted
+
+    version = _first_line("ncu", "--version", keyword="Version")
+    if version is None:
+        return Finding("machine", GPU_COUNTERS, "missing", MISSING, "NVIDIA's Nsight Compute")
+    if is_restricted():
+        return Finding("machine", GPU_COUNTERS, "limited", f"{version}; {ADMINISTRATORS_ONLY}", ALLOW)
+    return Finding("machine", GPU_COUNTERS, "ok", version)
 
 
 def _gib(num_bytes: float) -> str:

@@ -334,7 +334,7 @@ def _means(measured: Measured) -> dict[str, float]:
     jobs = [job for group in measured.groups for job in group]
     judged = [job for job in jobs if not job.known]
     means = {
-        name: fmean(getattr(job, field) for job in judged)
+        name: fmean([getattr(job, field) for job in judged] or [0.0])
         for name, field in (("static_s", "static"), ("build_s", "build"), ("check_s", "check"), ("time_s", "timed"))
     }
     means["reference_s"] = fmean(max(job.reference for job in group) for group in measured.groups)
@@ -346,7 +346,8 @@ def _print(measured: Measured, load: Load, settings: Settings, rows: list[Row], 
     out = make_console()
     out.print(
         f"A completion: build {means['build_s']:.3g} s, check {means['check_s']:.3g} s, timed alone "
-        f"{means['time_s']:.3g} s; a task's reference {means['reference_s']:.3g} s; {means['recalled']:.0%} recalled.\n"
+        f"{means['time_s']:.3g} s; a task's reference {means['reference_s']:.3g} s; "
+        f"{means['recalled']:.0%} recalled, or without a kernel.\n"
         f"A step: {batch:,} completions generated in {load.generation_s:.3g} s"
         f"{', judged meanwhile' if load.overlap else ''}, {load.train_s:.3g} s of training.",
         highlight=False,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.table import Table
 from transformers import PretrainedConfig
 
@@ -95,7 +95,7 @@ def plan(cfg: DictConfig, config: PretrainedConfig, stage: str, devices: int, ca
         UserError: a batch cannot be shared out.
     """
     settings = read_node(ModelSettings, cfg.model, "model")
-    fields = to_dict(cfg[stage].trainer)
+    fields = ranks.merged_fields(cfg[stage].trainer, cfg.parallel)
     if devices > 1 and cfg.parallel.batch == "global":
         fields |= ranks.share_batch(stage, fields, devices)
     prompt = cfg.grpo.max_prompt_length or PROMPT_TOKENS
@@ -111,8 +111,8 @@ def plan(cfg: DictConfig, config: PretrainedConfig, stage: str, devices: int, ca
         bf16=bool(fields.get("bf16")),
         checkpointing=bool(fields.get("gradient_checkpointing")),
         quantization=settings.quantization,
-        sharding=_sharding(cfg.parallel, devices),
-        offload=OmegaConf.select(cfg.parallel, "trainer.deepspeed.zero_optimization.offload_optimizer") is not None,
+        sharding=_sharding(fields),
+        offload=_zero(fields).get("offload_optimizer") is not None,
         devices=devices,
         accumulation=fields.get("gradient_accumulation_steps", 1),
         reference=stage == "grpo" and fields.get("beta", 0) > 0 and adapter is None,
@@ -175,20 +175,24 @@ def _changes(setup: Setup, stage: str) -> Iterator[tuple[str, Setup]]:
             yield "parallel=zero2", replace(setup, sharding="zero2")
         if setup.sharding != "zero3":
             yield "parallel=zero3", replace(setup, sharding="zero3")
-        if not setup.offload:
-            yield "parallel=zero3_offload", replace(setup, sharding="zero3", offload=True)
+    if not setup.offload:
+        yield "parallel=zero3_offload", replace(setup, sharding="zero3", offload=True)
     if setup.adapter is None:
         yield f"LoRA: {stage}.peft={{r: 16, target_modules: all-linear}}", replace(setup, adapter=json.dumps(ADAPTER))
     elif setup.quantization is None:
         yield "model.quantization=4bit", replace(setup, quantization="4bit")
 
 
-def _sharding(parallel: DictConfig, devices: int) -> Sharding:
-    if devices == 1:
-        return "none"
-    if (stage := OmegaConf.select(parallel, "trainer.deepspeed.zero_optimization.stage")) is not None:
+def _sharding(fields: dict[str, Any]) -> Sharding:
+    if (stage := _zero(fields).get("stage")) is not None:
         return "zero3" if stage == 3 else "zero2"
-    return "fsdp2" if parallel.trainer.get("fsdp") else "none"
+    return "fsdp2" if fields.get("fsdp") else "none"
+
+
+def _zero(fields: dict[str, Any]) -> dict[str, Any]:
+    """What DeepSpeed is told of the sharing out."""
+    told = fields.get("deepspeed")
+    return dict(told.get("zero_optimization") or {}) if isinstance(told, dict) else {}
 
 
 def _num_devices(cfg: DictConfig) -> int:
@@ -199,7 +203,7 @@ def _num_devices(cfg: DictConfig) -> int:
 
 def _executors(cfg: DictConfig, devices: int, judge_s: float, within_s: float) -> dict[str, float]:
     """Workers that judge a step's completions within a time."""
-    fields = to_dict(cfg.grpo.trainer)
+    fields = ranks.merged_fields(cfg.grpo.trainer, cfg.parallel)
     batches = fields.get("steps_per_generation") or fields.get("gradient_accumulation_steps", 1)
     ranks_of_batch = 1 if cfg.parallel.batch == "global" else devices
     completions = fields["per_device_train_batch_size"] * batches * ranks_of_batch

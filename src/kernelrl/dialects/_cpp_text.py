@@ -11,16 +11,16 @@ from collections.abc import Iterator
 import re2
 
 ALLOWED_INCLUDE = re2.compile(
-    r"(tvm/ffi/[\w/]+\.h|torch/extension\.h|omp\.h|(imm|xmm|emm|zmm|x86)intrin\.h|arm_neon\.h|c?(math|stdint|stddef|string|float|limits)"
+    r"(tvm/ffi/[\w/]+\.h|torch/extension\.h|omp\.h|(imm|[aenpstwxz]mm|x86)intrin\.h|arm_neon\.h|c?(math|stdint|stddef|string|float|limits)"
     r"(\.h)?|algorithm|array|vector|numeric|utility|type_traits|cfloat|climits|cstdlib|limits|tuple|functional|bit|complex|"
     r"initializer_list|memory|iostream|sstream|iomanip|cstdio|c?inttypes(\.h)?|(stdlib|stdio|assert)\.h|cassert|exception|stdexcept|"
     r"iterator|numbers|queue|deque|list|stack|map|set|unordered_(map|set)|bitset|valarray|optional|variant|span|string_view|"
-    r"ranges|concepts|compare|new|atomic|ATen/(ATen|Parallel)\.h|torch/torch\.h|cuda(_runtime|_fp16|_bf16)?\.h|mma\.h|cooperative_groups(/.*)?\.h|cub/cub\.cuh)"
+    r"ranges|concepts|compare|new|atomic|random|chrono|ATen/(ATen|Parallel)\.h|torch/torch\.h|cuda(_runtime|_fp16|_bf16)?\.h|mma\.h|cooperative_groups(/.*)?\.h|cub/cub\.cuh)"
 )
 _CLOCK = rb"std::chrono|clock_gettime|gettimeofday|omp_get_w(time|tick)|_*(builtin_ia32_)?(rdtscp?|rdpmc|tpause|umwait)"
 FORBIDDEN_WORD = re2.compile(
     rb"\b((dlopen|dlsym|dlmopen|system|popen|fork|vfork|execve?|ptrace|syscall|mmap|memfd_create|pthread_create|"
-    rb"[sdcz]gemm_?|(__)?asm(__)?)\b|at::\w*|torch::\w*|c10::\w*|cblas_\w+|mkl_\w+|std::(thread|async|jthread)|"
+    rb"[sdcz]gemm_?)\s*\(|(__)?asm(__)?\b|at::\w*|torch::\w*|c10::\w*|cblas_\w+|mkl_\w+|std::(thread|async|jthread)|"
     rb"__volatile__|PyRun_\w+|Py[A-Z]\w+|py::|pybind11::|tvm::ffi::(Typed)?(Packed)?Function\b|link_map|_GLOBAL_OFFSET_TABLE_|_DYNAMIC|"
     rb"_r_debug|_rtld_\w+|ElfW|Elf64_\w+|__has_include|__has_embed|init_priority|"
     rb"_*(section|alias|ifunc|symver|constructor|destructor|weakref|naked)_*\s*[(\])]|"
@@ -44,7 +44,7 @@ _INSTEAD = {
 """By how a forbidden word begins: what to write."""
 _IS_CLOCK = re2.compile(_CLOCK)
 _SPLICE = re2.compile(rb"\\[ \t\v\f\r]*\n")
-_INCLUDE = re2.compile(rb"\s*#\s*(include(?:_next)?|embed|import)\b\s*(.*)")
+_INCLUDE = re2.compile(rb"[\s\v]*#[\s\v]*(include(?:_next)?|embed|import)\b[\s\v]*(.*)")
 _LEXEME = re2.compile(
     rb'//|/\*|(?:u8|[uUL])?R"[^\s()\\"]{0,16}\(|(?:u8|[uUL])?["\']|'  # what opens a comment, a raw string, a string
     rb"\.?[0-9](?:'?[\w.])*|[A-Za-z_]\w*"  # a number, whose ' opens nothing, and a name

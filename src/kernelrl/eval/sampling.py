@@ -22,7 +22,7 @@ from kernelrl.eval.channels import Judge
 from kernelrl.eval.figure import program_of
 from kernelrl.eval.ready import ReadyKernels, ReadySettings, RecordedCompletions, RecordedSettings
 from kernelrl.eval.settings import EvalSettings, PolicySettings
-from kernelrl.executor.api import Executor, Request
+from kernelrl.executor.api import Executor, Request, no_answer
 from kernelrl.policies import backends
 from kernelrl.policies.backends.base import TOO_LONG, Backend
 from kernelrl.policies.backends.settings import Settings
@@ -210,12 +210,17 @@ def _judge(work: Work, name: str, drawn: list[tuple[str, Task, Answer]], earlier
     if work.judge is not None:
         verdicts = [work.judge(task, completion) for task, completion in zip(tasks, completions, strict=True)]
     else:
-        verdicts = work.executor.evaluate(
-            [
-                Request(task=task, candidate=completion.candidate(work.dialect), dialect=work.dialect)
-                for task, completion in zip(tasks, completions, strict=True)
-            ]
+        requests = [
+            Request(task=task, candidate=completion.candidate(work.dialect), dialect=work.dialect)
+            for task, completion in zip(tasks, completions, strict=True)
+        ]
+        refused = [answer.refused for _, _, answer in drawn]
+        judged = iter(
+            work.executor.evaluate([each for each, why in zip(requests, refused, strict=True) if why is None])
         )
+        verdicts = [
+            next(judged) if why is None else no_answer(each, why) for each, why in zip(requests, refused, strict=True)
+        ]
     opinions: list[float | None] = [None] * len(drawn)
     if work.verifier is not None:
         opinions = work.verifier.opinions(tasks, completions, verdicts)

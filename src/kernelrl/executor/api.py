@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Protocol, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from kernelrl.candidate import Candidate
+from kernelrl.candidate import ENTRY_POINT, Candidate
 from kernelrl.task import Task
-from kernelrl.verdict import Verdict
+from kernelrl.verdict import Spent, Verdict, Violation
 
 Distribution = Literal[
     "normal", "uniform", "constant", "ties", "zeros", "negative", "large", "tiny", "wide", "denormal", "nan", "infinite"
@@ -107,6 +107,8 @@ class ExecutorSettings(BaseModel):
     """Time the reference under `torch.compile` in this mode too."""
     cpu_cache: Literal["warm", "cold"] = "warm"
     """Processor caches before a timed call: as the writing of the inputs leaves them, or flushed."""
+    counters: bool = False
+    """Read counters of the hardware in further calls of a kernel that was timed (`Verdict.counters`)."""
     sanitize: bool = False
     """Have a kernel that is right run again under sanitizers and with other numbers of threads (on the CPU)."""
     static_rules: bool = True
@@ -227,6 +229,33 @@ def answers(requests: Sequence[Request], indices: Sequence[int], verdict: Verdic
     for position, index in enumerate(indices):
         copy = {"task_id": requests[index].task.id, "cached": verdict.cached or position > 0}
         yield index, verdict.model_copy(update=copy)
+
+
+def no_answer(request: Request, reason: str) -> Verdict:
+    """The verdict on a question that the policy takes for no question: a sample that failed, and why."""
+    evidence = f"the policy refused the question: {reason}"
+    return _no_kernel(request, evidence, feedback=f"The policy did not answer: {reason}", device="none")
+
+
+def without_kernel(request: Request, settings: ExecutorSettings) -> Verdict:
+    """The verdict on a completion that holds no kernel: nothing has to run for it."""
+    evidence = f"no complete code block defines {ENTRY_POINT}"
+    feedback = f"The answer holds no complete code block that defines {ENTRY_POINT}. no_kernel: {evidence}"
+    spent = Spent(waiting=0.0, reference=0.0, timed=0.0)
+    found = {"device": settings.device, "protocol": settings.protocol, "spent": spent}
+    return _no_kernel(request, evidence, feedback=feedback, **found)
+
+
+def _no_kernel(request: Request, evidence: str, **found: Any) -> Verdict:
+    return Verdict(
+        task_id=request.task.id,
+        candidate=None,
+        status="illegal",
+        stage="none",
+        dialect=request.dialect,
+        violations=(Violation(rule="no_kernel", evidence=evidence),),
+        **found,
+    )
 
 
 def not_known(

@@ -30,10 +30,10 @@ from kernelrl.grpo.group_choice import GroupChoice, GroupChoiceCallback, GroupSe
 from kernelrl.grpo.hierarchical import HierarchicalGRPOTrainer, PlanReward
 from kernelrl.grpo.reward_function import RewardFunction, SharedRewardFunction
 from kernelrl.grpo.rollout import Rollout, Turns, check_turns
+from kernelrl.grpo.shared_policy import context_of
 from kernelrl.grpo.trainer import REWARD_LOW, KernelGRPOTrainer
 from kernelrl.grpo.turns_trainer import TurnsGRPOTrainer
 from kernelrl.policies import backends, models
-from kernelrl.policies.backends.context import context_length
 from kernelrl.policies.prompts import Reasoning, to_text
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.policies.verifier import Verifier
@@ -58,6 +58,7 @@ from kernelrl.training.checkpoints import (
 from kernelrl.training.extending import deciding, is_finished
 from kernelrl.training.finite import FiniteCallback
 from kernelrl.training.lengths import keep_short_prompts
+from kernelrl.training.rates import read_rates
 
 COLUMNS = ("task_id", "prompt", "task")
 CURRICULUM_COLUMNS = ("difficulty", "category")
@@ -85,6 +86,7 @@ def run(cfg: DictConfig) -> Path:
     models.check_quantization(model_settings, adapter, "grpo")
     strategy = make_strategy(cfg.strategy)
     through = None if strategy.name == "single" else strategy
+    rates = read_rates(cfg.grpo.rates)
     turns = read_node(Turns, cfg.grpo.turns, "grpo.turns")
     groups = read_node(GroupSettings, cfg.grpo.groups, "grpo.groups")
     adjust = read_node(Adjust, cfg.grpo.adjust, "grpo.adjust")
@@ -124,6 +126,7 @@ def run(cfg: DictConfig) -> Path:
         "executor": deciding_settings(to_dict(cfg.executor)),
         "trainer": cfg.grpo.trainer,
         "peft": cfg.grpo.peft,
+        "rates": [list(each) for each in rates.items()] or None,  # their order decides
         "max_staleness": asynchronously and asynchronously.max_staleness,
         "strategy": None if through is None else cfg.strategy,
         "turns": cfg.grpo.turns,
@@ -154,7 +157,13 @@ def run(cfg: DictConfig) -> Path:
         model, tokenizer = models.load_policy(start, models.training_dtype(adapter), model_settings, adapter)
         reasoning = Reasoning.of(tokenizer, model_settings)
         rows = keep_short_prompts(rows, tokenizer, model_settings, cfg.grpo.max_prompt_length)
-        if through is not None and (length := context_length(model.config)) is not None:  # others would be refused
+        if heldout:
+            short = keep_short_prompts(
+                heldout, tokenizer, model_settings, cfg.grpo.max_prompt_length, what="held-out tasks"
+            )
+            heldout = short[: cfg.grpo.validation.num_tasks]
+        length = None if through is None else context_of(model.config, arguments)
+        if length is not None:  # longer ones would be refused
             room = length - cfg.grpo.trainer.max_completion_length
             name = f"grpo.trainer.max_completion_length={cfg.grpo.trainer.max_completion_length}, room for a prompt"
             rows = keep_short_prompts(rows, tokenizer, model_settings, room, name)
@@ -202,8 +211,9 @@ def run(cfg: DictConfig) -> Path:
                 trainer.groups = choice
             if (checkpoint := ranks.from_main(lambda: last_checkpoint(stage.path / CHECKPOINTS))) is not None:
                 choice.load(checkpoint)
+            trainer.rates = rates
             finite.watch(trainer)
-            prepare(trainer, stage.path)
+            prepare(trainer, stage.path, start)
 
             def save() -> None:
                 save_final(trainer, start, stage.path / FINAL, model_settings)
@@ -225,10 +235,10 @@ def _heldout(data: Path) -> frozenset[str]:
 
 
 def _read_validation(cfg: DictConfig) -> list[dict[str, Any]]:
-    """Held-out tasks to validate on; empty where the trainer is not asked to."""
+    """Held-out tasks, of which some are validated on; empty where the trainer is not asked to."""
     if cfg.grpo.trainer.get("eval_strategy", "no") == "no":
         return []
-    return read_table(Path(cfg.grpo.validation.tasks), COLUMNS)[: cfg.grpo.validation.num_tasks]
+    return read_table(Path(cfg.grpo.validation.tasks), COLUMNS)
 
 
 def _make_start(policy: Path, folder: Path, settings: ModelSettings) -> Path:

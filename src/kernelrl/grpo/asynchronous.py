@@ -22,13 +22,14 @@ import datasets
 from omegaconf import DictConfig, OmegaConf
 from peft import PeftConfig
 from pydantic import BaseModel, ConfigDict, Field
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback, TrainingArguments
 
 from kernelrl.configs import to_dict
 from kernelrl.data.tables import read_references
 from kernelrl.errors import UserError
 from kernelrl.executor import make_executor
 from kernelrl.grpo.reward_function import RewardFunction
+from kernelrl.policies.models import open_tokenizer
 from kernelrl.policies.prompts import Message, Reasoning
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.records import Ledger
@@ -51,6 +52,7 @@ FIXED = {"beta": 0.0, "num_iterations": 1, "loss_type": "dapo", "scale_rewards":
 """Fields of `trl.GRPOConfig` that this trainer has not: what it does instead. It divides advantages by the deviation of
 their group, which `Unscaled` takes back."""
 DEFAULTS = {
+    "rates": None,
     "turns.baseline": "group",
     "groups.resample": 0,
     "groups.replay": None,
@@ -118,7 +120,7 @@ def check(cfg: DictConfig, settings: Asynchronous) -> None:
         raise UserError(f"strategy={cfg.strategy.name}: not with grpo.asynchronous; use strategy=single")
     if make_reward(cfg.reward).plan is not None:
         raise UserError(f"reward {cfg.reward.name} pays the plan by itself: not with grpo.asynchronous")
-    if "deepspeed" in cfg.parallel.trainer:
+    if ranks.merged_fields(cfg.grpo.trainer, cfg.parallel).get("deepspeed"):
         raise UserError("grpo.asynchronous: not with DeepSpeed; use parallel=fsdp2 or parallel=ddp")
     if "verifier" in cfg:
         raise UserError("verifier: not with grpo.asynchronous; leave it out")
@@ -152,13 +154,13 @@ def run(
         start: folder of the whole model that training starts from.
         rows: tasks.
     """
-    tokenizer = AutoTokenizer.from_pretrained(start, trust_remote_code=model.trust_remote_code)
+    tokenizer = open_tokenizer(start, model)
     rows = keep_short_prompts(rows, tokenizer, model, cfg.grpo.max_prompt_length)
     finite = FiniteCallback(stage.path)
     callbacks = [StageCallback(stage.path / LOG), finite]
     trainer = make_trainer(cfg, settings, start, stage.path, rows, tokenizer, model, adapter, callbacks)
     finite.watch(trainer)
-    prepare(trainer, stage.path)
+    prepare(trainer, stage.path, start)
 
     def save() -> None:
         save_final(trainer, start, stage.path / FINAL, model)

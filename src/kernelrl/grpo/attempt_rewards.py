@@ -12,7 +12,7 @@ from kernelrl.grpo.adjusting import Adjusted, adjusted, adjustment_figures
 from kernelrl.grpo.figures import batch_figures, broken_rules, group_figures
 from kernelrl.grpo.returns import discounted
 from kernelrl.grpo.reward_function import RewardFunction
-from kernelrl.grpo.rollout import Rollout, parents_of
+from kernelrl.grpo.rollout import Rollout, Row, parents_of
 from kernelrl.records import Record
 
 
@@ -79,6 +79,12 @@ class AttemptRewardFunction(RewardFunction):
         self.solved, self.turns = right, [turn or 0 for turn in turns]
         return [change.reward for change in changed]
 
+    def _score(self, row: Row, totals: Mapping[str, float | None], left: int) -> float | None:
+        """What a row earns by itself; `left` is the number of rows that the trajectory has room for after it."""
+        total = 0.0 if row.attempt is None else totals[row.attempt.id]
+        gamma = self.rollout.turns.gamma
+        return None if total is None else total * sum(gamma**later for later in range(1 + min(row.steps_saved, left)))
+
     def _returns(self, totals: Mapping[str, float | None], names: Mapping[str, str]) -> list[Adjusted]:
         """The discounted return of every row, with its changes.
 
@@ -88,7 +94,7 @@ class AttemptRewardFunction(RewardFunction):
         returns: list[float | None] = []
         for first in range(0, len(rollout.rows), size):
             trajectory = [row for row in rollout.rows[first : first + size] if row is not None]
-            scores = [0.0 if row.attempt is None else totals[row.attempt.id] for row in trajectory]
+            scores = [self._score(row, totals, size - number - 1) for number, row in enumerate(trajectory)]
             found = discounted(scores, parents_of(trajectory), rollout.turns.gamma)
             returns += [0.0 if row.attempt is None else it for row, it in zip(trajectory, found, strict=True)]
             returns += [None] * (size - len(trajectory))  # it had ended

@@ -63,6 +63,8 @@ class Row:
     draft: Draft
     attempt: Attempt | None
     """Whose reward it earns; None: it earns nothing, which is 0."""
+    steps_saved: int = 0
+    """See `Strategy.steps_saved`."""
 
     @property
     def turn(self) -> int:
@@ -186,13 +188,23 @@ class Rollout:
         return Problem(f"grpo/{name}", task, self._judging.dialect, prompt, rng, self._archive.of(task), policy.fits)
 
     def _rows_of(self, outcome: runner.Outcome) -> list[Row]:
-        """The first T answers of the trained role; of a coder those that were judged. A refusal is no answer."""
+        """The first T answers of the trained role; of a coder those that were judged.
+
+        A refusal is no answer. Nor is an answer for which another role's policy refused the question: it is not known
+        what it was worth.
+        """
+        attempts = outcome.attempts
         paid = [
-            Row(draft, self.strategy.paid_by(draft, outcome.attempts))
+            Row(draft, self.strategy.paid_by(draft, attempts), self.strategy.steps_saved(draft, attempts))
             for draft in outcome.drafts
             if draft.question.role == self.turns.role and draft.answer.failure is None
         ]
-        return [row for row in paid if self.turns.role != CODER or row.attempt is not None][: self.turns.rows]
+        rows = [
+            row
+            for row in paid
+            if (self.turns.role != CODER if row.attempt is None else row.attempt.draft.answer.refused is None)
+        ]
+        return rows[: self.turns.rows]
 
     def _columns(self, prompts: list[list[Message]], policy: SharedPolicy) -> dict[str, list[Any] | None]:
         """What TRL wants of all rows."""
@@ -245,6 +257,11 @@ def check_turns(
         )
     if turns.role not in strategy.roles:
         raise UserError(f"grpo.turns.role={turns.role}: {name} asks {', '.join(strategy.roles)}; train one of these")
+    if turns.role not in strategy.trainable:
+        raise UserError(
+            f"grpo.turns.role={turns.role}: in {name} no kernel comes of what this role answers, so it would earn "
+            f"nothing; train {' or '.join(strategy.trainable)}"
+        )
     if unknown := set(others) - set(strategy.roles):
         raise UserError(f"policies.{min(unknown)}: {name} asks no such role; it has {', '.join(strategy.roles)}")
     if turns.role in others:

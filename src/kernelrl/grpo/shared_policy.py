@@ -14,12 +14,25 @@ from trl import GRPOTrainer
 
 from kernelrl.policies.backends.base import TOO_LONG
 from kernelrl.policies.backends.context import context_length
-from kernelrl.policies.prompts import Message, Reasoning
+from kernelrl.policies.prompts import Message, Reasoning, marks_of, without_marks
 from kernelrl.policies.protocol import Answer
 from kernelrl.training import ranks
 
 Generated = tuple[list[int], list[float] | None]
 """Ids of a completion, and log-probabilities where the generation knows them."""
+
+
+def context_of(config: Any, arguments: Any) -> int | None:
+    """How many tokens a conversation and its answer may have in training; None: nobody says.
+
+    Args:
+        config: of the model.
+        arguments: `GRPOConfig` of the trainer, whose vLLM may be told to hold less than the model could. What a server
+            was told nobody knows.
+    """
+    in_process = arguments.use_vllm and arguments.vllm_mode == "colocate"
+    given = arguments.vllm_max_model_length if in_process else None
+    return min((length for length in (context_length(config), given) if length is not None), default=None)
 
 
 class SharedPolicy:
@@ -73,7 +86,9 @@ class SharedPolicy:
     def tokenize(self, conversations: Sequence[list[Message]]) -> list[list[int]]:
         """The prompts as the model reads them."""
         ids: list[list[int]]
-        ids, _, _ = self._trainer._tokenize_prompts(list(conversations))
+        marks = marks_of(self._tokenizer)
+        messages = [without_marks(conversation, marks) for conversation in conversations]
+        ids, _, _ = self._trainer._tokenize_prompts(messages)
         return ids
 
     def fits(self, messages: list[Message]) -> bool:
@@ -82,7 +97,8 @@ class SharedPolicy:
 
     def _too_long(self, num_tokens: int) -> str | None:
         """Why a conversation of so many tokens leaves no room for a whole completion; None: it does."""
-        length = context_length(self._trainer.accelerator.unwrap_model(self._trainer.model).config)
+        config = self._trainer.accelerator.unwrap_model(self._trainer.model).config
+        length = context_of(config, self._trainer.args)
         longest = self._trainer.max_completion_length or 0
         if length is None or num_tokens + longest <= length:
             return None

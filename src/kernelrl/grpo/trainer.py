@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from kernelrl.grpo.figures import BROKE
 from kernelrl.grpo.group_choice import GroupChoice
 from kernelrl.grpo.reward_function import SharedRewardFunction
 from kernelrl.stats import ratio_interval
+from kernelrl.training.rates import set_rates
 
 REWARD_LOW = "reward_low"
 """Lower end of the 95 % interval of the mean reward on the held-out tasks: what the best checkpoint is chosen by."""
@@ -34,6 +35,8 @@ class KernelGRPOTrainer(GRPOTrainer):
 
     groups: GroupChoice | None = None
     """Chooses tasks and replaces silent groups; None: tasks come in the sampler's order, and every group is kept."""
+    rates: Mapping[str, float] = {}
+    """Learning rates of parameters by patterns of their names; all others have the trainer's."""
     rewards_N: Tensor
     """(N,) What this rank's rows of the last batch earned; NaN: left out."""
     compared_N: Tensor
@@ -44,6 +47,14 @@ class KernelGRPOTrainer(GRPOTrainer):
     _trained_s = 0.0
     _rules: frozenset[str] = frozenset()
     """Names of the shares of the rules that somebody has broken so far."""
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        is_new = self.optimizer is None
+        optimizer: torch.optim.Optimizer = super().create_optimizer(model)
+        if is_new and self.rates:
+            trained: Any = self.model if model is None else model
+            set_rates(optimizer, trained.named_parameters(), self.rates)
+        return optimizer
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Tensor]:
         assert self.model is not None

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub import HfApi, snapshot_download, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]  # of its HTTP library
 from omegaconf import DictConfig
 from peft import AutoPeftModelForCausalLM, PeftConfig, PeftType, get_peft_config
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -37,7 +37,8 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 from kernelrl.configs import read_node, to_dict
 from kernelrl.errors import UserError
-from kernelrl.policies.settings import DEFAULT, ModelSettings
+from kernelrl.policies.settings import DEFAULT, Marks, ModelSettings
+from kernelrl.stage_folder import require_free_disk
 
 ADAPTER_CONFIG = "adapter_config.json"
 """File that makes a folder an adapter's, in PEFT's format."""
@@ -52,8 +53,16 @@ CHAT_TEMPLATE = (
 )
 
 
-def check_base(cfg: DictConfig) -> None:
-    """Raise a UserError now for what `make_base` could not load after long work."""
+HUB_S = 10.0
+"""For the hub to answer whether there is a model (in seconds)."""
+
+
+def check_base(cfg: DictConfig, ask_hub: bool = True) -> None:
+    """Raise a UserError now for what `make_base` could not load after long work.
+
+    Args:
+        ask_hub: whether a model that is not here may be looked for on the hub; else nothing is said of it.
+    """
     if cfg.kind == "gguf":
         _gguf_folder(cfg)
     elif cfg.kind == "hf":
@@ -64,12 +73,49 @@ def check_base(cfg: DictConfig) -> None:
                 f"model.name={cfg.name}: no model folder there (config.json is missing); give its path or a hub id"
             )
         try:
+            if not _is_here(cfg):
+                if not ask_hub:
+                    return
+                _require_hub(cfg)
             if not is_adapter(folder):
-                AutoConfig.from_pretrained(**_source(cfg), trust_remote_code=bool(cfg.get("trust_remote_code")))
+                _read_config(cfg)
         except (OSError, ValueError) as error:
             raise UserError(f"model.name={cfg.name}: {str(error).splitlines()[0]}") from None
     elif cfg.kind != "tiny":
         raise UserError(f"model.kind={cfg.kind!r} is not known; choose tiny, gguf or hf")
+
+
+def _is_here(cfg: DictConfig) -> bool:
+    """Whether the config of a model needs no network: a folder, or a hub id in the hub's cache."""
+    if cfg.kind != "hf" or Path(cfg.name).expanduser().exists():
+        return True
+    return isinstance(try_to_load_from_cache(str(cfg.name), "config.json", revision=cfg.get("revision")), str)
+
+
+def _read_config(cfg: DictConfig) -> PretrainedConfig:
+    trusted = bool(cfg.get("trust_remote_code"))  # then there is code to look for, too
+    config: PretrainedConfig = AutoConfig.from_pretrained(
+        **_source(cfg), trust_remote_code=trusted, local_files_only=_is_here(cfg) and not trusted
+    )
+    return config
+
+
+def _require_hub(cfg: DictConfig) -> None:
+    """Ask the hub once: transformers asks for many files, and each of them again and again, for most of a minute.
+
+    Raises:
+        UserError: it does not answer.
+    """
+    try:
+        HfApi().model_info(str(cfg.name), revision=cfg.get("revision"), timeout=HUB_S)
+    except HfHubHTTPError:
+        pass  # it answers: transformers says best what is wrong
+    except (OSError, HTTPError) as error:
+        raise UserError(
+            f"model.name={cfg.name}: not in this machine's cache of the hub, and the hub does not answer "
+            f"({str(error).splitlines()[0]}); give a folder, or fetch it first where there is a network: "
+            f"hf download {cfg.name}"
+        ) from None
 
 
 def base_config(cfg: DictConfig) -> PretrainedConfig:
@@ -80,10 +126,7 @@ def base_config(cfg: DictConfig) -> PretrainedConfig:
     """
     if cfg.kind == "hf" and is_adapter(Path(cfg.name).expanduser()):
         raise UserError(f"model.name={cfg.name}: an adapter; name the model that it was trained on")
-    config: PretrainedConfig = AutoConfig.from_pretrained(
-        **_source(cfg), trust_remote_code=bool(cfg.get("trust_remote_code"))
-    )
-    return config
+    return _read_config(cfg)
 
 
 def load_tokenizer(cfg: DictConfig) -> PreTrainedTokenizerBase:
@@ -130,7 +173,7 @@ def make_base(cfg: DictConfig, texts: Iterable[str], seed: int) -> tuple[PreTrai
         return made, own
     if cfg.kind == "hf" and is_adapter(Path(cfg.name).expanduser()):
         return load_policy(cfg.name, settings.dtype, settings)
-    tokenizer = load_tokenizer(cfg)
+    tokenizer = keep_marks(load_tokenizer(cfg), settings.reasoning)
     dtype = "float32" if cfg.kind == "gguf" and settings.dtype == "auto" else settings.dtype
     model = AutoModelForCausalLM.from_pretrained(**_source(cfg), **settings.loading(), dtype=dtype)
     if cfg.kind == "gguf":  # the weights are dequantized already; the quantizer's state only stops save_pretrained
@@ -167,17 +210,32 @@ def training_dtype(adapter: PeftConfig | None) -> str | torch.dtype:
 
     Weights that are trained are float32: a bfloat16 weight has eight bits, so a step of 1e-6 leaves it where it was,
     however often it is taken. `trainer.bf16=true` computes in bfloat16 all the same (autocast). Weights that LoRA
-    freezes keep the type in which they are stored; its own are float32.
+    freezes keep the type in which they are stored; its own are float32. Where some of the model's own are trained
+    beside it (`modules_to_save`), all are: the next layer would refuse what they give.
     """
-    return "auto" if adapter is not None and adapter.peft_type == PeftType.LORA else torch.float32
+    freezes = adapter is not None and adapter.peft_type == PeftType.LORA
+    return "auto" if freezes and not getattr(adapter, "modules_to_save", None) else torch.float32
 
 
-def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Write model and tokenizer so that `load_policy` finds them whole or not at all."""
+def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_later: int = 0) -> None:
+    """Write model and tokenizer so that `load_policy` finds them whole or not at all.
+
+    Args:
+        num_later: bytes for which the disk has to have room afterwards.
+
+    Raises:
+        UserError: too little disk space.
+    """
+    require_free_disk(folder.parent, num_bytes(model) + num_later)
     partial = folder.with_name(f"{folder.name}.partial")
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
     publish(partial, folder)
+
+
+def num_bytes(model: PreTrainedModel) -> int:
+    """Of the weights of a model."""
+    return sum(weight.numel() * weight.element_size() for weight in model.parameters())
 
 
 def save_whole(trained: Path, start: Path, folder: Path, settings: ModelSettings = DEFAULT) -> None:
@@ -297,13 +355,37 @@ def load_policy(
     if adapter is not None and settings.quantization:
         options["quantization_config"] = quantization(settings)
     folder = find_policy(folder, revision).resolve()  # an adapter names its base by the path that it was loaded from
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
+    tokenizer = open_tokenizer(folder, settings)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     if is_adapter(folder):
         model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype=dtype, **options)
         return model.merge_and_unload(), tokenizer
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **options), tokenizer
+
+
+def open_tokenizer(folder: str | Path, settings: ModelSettings = DEFAULT) -> PreTrainedTokenizerBase:
+    """The tokenizer of a policy's folder; see `keep_marks`."""
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=settings.trust_remote_code)
+    return keep_marks(tokenizer, settings.reasoning)
+
+
+def keep_marks(tokenizer: PreTrainedTokenizerBase, marks: Marks) -> PreTrainedTokenizerBase:
+    """The tokenizer, which now leaves the marks of the reasoning in the text that it decodes.
+
+    Whoever decodes a completion leaves special tokens out, TRL and servers too. Some models have their marks among
+    these: a completion would then not say where its reasoning ends. They stay tokens of their own, and a policy that is
+    saved with this tokenizer has them in its text wherever it is sampled.
+    """
+    names = {marks.start, marks.end}
+    special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+    if isinstance(tokenizer, PreTrainedTokenizerFast) and names & special:
+        state = json.loads(tokenizer.backend_tokenizer.to_str())
+        for token in state["added_tokens"]:
+            token["special"] &= token["content"] not in names
+        tokenizer._tokenizer = Tokenizer.from_str(json.dumps(state))
+        tokenizer.extra_special_tokens = [token for token in tokenizer.extra_special_tokens if str(token) not in names]
+    return tokenizer
 
 
 def end_ids(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -75,8 +75,39 @@ def render(tokenizer: PreTrainedTokenizerBase, messages: list[Message], template
             f"the model {tokenizer.name_or_path} has no chat template, and so cannot be asked: "
             "put a chat_template.jinja beside its tokenizer, or take the model's instruct version"
         )
-    asked = cast(list[dict[str, str]], messages)
+    asked = cast(list[dict[str, str]], without_marks(messages, marks_of(tokenizer)))
     return str(tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False, **template))
+
+
+_ASKED_FOR = {"<think>", "</think>"}
+"""Marks that prompts name, whether or not they are one token of the policy's."""
+
+
+def marks_of(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Texts that it reads as one token of its own, the longest first: one may be the end of another."""
+    template = str(tokenizer.chat_template)
+    added = [token for token in tokenizer.added_tokens_decoder.values() if len(token.content.strip()) > 1]
+    own = {token.content for token in added if token.special or token.content in template} - _ASKED_FOR
+    return sorted(own, key=len, reverse=True)
+
+
+def without_marks(messages: Sequence[Message], marks: Sequence[str]) -> list[Message]:
+    """The conversation with a space in each mark of a tokenizer's (`< |im_end|>`), see `marks_of`.
+
+    Feedback quotes what a kernel prints, and a judge is shown what another policy wrote: neither may end a turn.
+    What the policy wrote itself is left as it is, because templates look for reasoning there.
+    """
+    return [
+        message if message["role"] == "assistant" else Message(role=message["role"], content=_broken(message, marks))
+        for message in messages
+    ]
+
+
+def _broken(message: Message, marks: Sequence[str]) -> str:
+    content = message["content"]
+    for mark in marks:
+        content = content.replace(mark, f"{mark[0]} {mark[1:]}")
+    return content
 
 
 STYLES = ("short", "full", "category", "transpile", "surge")

@@ -79,9 +79,11 @@ class Context:
 
 ALONE = Context()
 
-EXECUTION = frozenset({"runs", "correct", "speedup", "tiers", "standardised_speedup", "coverage", "brevity", "memory"})
+EXECUTION = frozenset(
+    {"runs", "correct", "speedup", "tiers", "relative_speedup", "standardised_speedup", "coverage", "brevity", "memory"}
+)
 """Rewards that cannot be known of a kernel that was compiled and not run: such a sample earns None."""
-IN_COMPANY = frozenset({"standardised_speedup", "similarity", "judge"})
+IN_COMPANY = frozenset({"relative_speedup", "standardised_speedup", "similarity", "judge"})
 """Rewards that say something only beside a group, known kernels or an opinion, see `Context`."""
 
 

@@ -39,22 +39,18 @@ def speedup(
     form: Literal["log", "raw", "rounded"] = "log",
     bound: Bound = "low",
     cap: Annotated[float, Field(gt=1)] | None = 8.0,
-    base: Annotated[float, Field(gt=0, le=1)] = 1.0,
     dead_band: Annotated[float, Field(ge=0)] = 0.0,
 ) -> float:
     """How fast a correct kernel is; 0 for one that is wrong or was not timed.
 
-    `log`: `clip(log(s / base) / log(cap / base), 0, 1)`: 0 at `base` times the reference's speed or slower, 1 at `cap`
-    times its speed or faster; each doubling is worth the same. `raw`: `min(s, cap)`, as in Kevin (arXiv
-    2507.11948; no cap) and Dr. Kernel (arXiv 2602.05885; cap 3). `rounded`: `min(s, cap)` of s rounded towards 1
-    (CUDA-L1, arXiv 2507.14111).
+    `log`: `clip(log(s) / log(cap), 0, 1)`: 0 at the reference's speed or slower, 1 at `cap` times its speed or faster;
+    each doubling is worth the same. `raw`: `min(s, cap)`, as in Kevin (arXiv 2507.11948; no cap) and Dr. Kernel (arXiv
+    2602.05885; cap 3). `rounded`: `min(s, cap)` of s rounded towards 1 (CUDA-L1, arXiv 2507.14111).
 
     Args:
         form: the function of s.
         bound: which number of the 95 % interval s is. `low` pays only for what timing noise cannot explain.
         cap: speedup above which nothing more is paid; None: `raw` and `rounded` have no cap.
-        base: of `log`: speedup below which nothing is paid. Below 1, kernels that are slower than the reference are
-            told apart too: without that, a policy whose right kernels are all slow learns nothing from their times.
         dead_band: s is the level of the kernel's group, see `level`; 0: its own.
     """
     s = measured(verdict, bound)
@@ -62,7 +58,7 @@ def speedup(
         return 0.0
     s = level(s, [each for _, each in context.group], bound, dead_band)
     if form == "log":
-        return min(max(math.log(s / base) / math.log((cap or 8.0) / base), 0.0), 1.0)
+        return min(max(math.log(s) / math.log(cap or 8.0), 0.0), 1.0)
     return min(rounded(s) if form == "rounded" else s, cap or math.inf)
 
 
@@ -93,6 +89,33 @@ def level(s: float, group: Sequence[Verdict], bound: Bound, dead_band: float) ->
         if base == math.inf or other > base * band:
             base = other
     return min(base, s)
+
+
+@reward("relative_speedup")
+def relative_speedup(
+    completion: Completion,
+    verdict: Verdict,
+    context: Context,
+    *,
+    bound: Bound = "median",
+    k: Annotated[float, Field(gt=0)] = 1.0,
+) -> float:
+    """`clip(log(s / m), -k, k)` of a correct kernel, m the median of the speedups of its group's correct kernels.
+
+    The correct kernels of a group earn about 0 in the mean, however fast all of them are. So beside `correct` it makes
+    being right worth about the same in every group, and what tells a fast kernel from a slow one is not drowned by what
+    tells a right kernel from a wrong one. A wrong kernel, one that was not timed and the only one of its group earn 0.
+    With a weight above `1 / k` a slow right kernel would earn no more than a wrong one.
+
+    Args:
+        bound: which number of the 95 % interval a speedup is.
+        k: where it is clipped.
+    """
+    group = [s for _, each in context.group if (s := measured(each, bound)) is not None and s > 0]
+    s = measured(verdict, bound)
+    if s is None or s <= 0 or not group:
+        return 0.0
+    return min(max(math.log(s / median(group)), -k), k)
 
 
 @reward("standardised_speedup")

@@ -23,12 +23,13 @@ FREE_BYTES = {"curate": 1 << 28, "sft": 1 << 30, "grpo": 1 << 30, "eval": 1 << 2
 log = logging.getLogger(__name__)
 
 
-def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> None:
+def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True, ask_hub: bool = True) -> None:
     """Check what the given stages need and other stages do not make; stages that have finished need nothing.
 
     Args:
         here: whether they run on this machine. A login node has neither the GPU nor the compilers of the nodes that run
             them: then these are not checked.
+        ask_hub: whether a base model that is not here is looked for on the hub.
 
     Raises:
         UserError: one line that names what is missing and the way out.
@@ -64,7 +65,7 @@ def require_all(cfg: DictConfig, stages: Sequence[str], here: bool = True) -> No
         check_settings(cfg)
         make_reward(cfg.reward)
     if {"sft", "grpo"} & set(waiting):
-        _require_training(cfg, waiting, here)
+        _require_training(cfg, waiting, here, ask_hub)
 
 
 def _require_curation(cfg: DictConfig, here: bool) -> None:
@@ -78,26 +79,30 @@ def _require_curation(cfg: DictConfig, here: bool) -> None:
             require_machine(dialect, settings, here)
 
 
-NO_DEVICE = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": None}
+NO_DEVICE = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": None, "deepspeed": None}
 """Fields of a trainer's arguments with which they can be made on any machine, to check the others."""
 
 
-def _require_training(cfg: DictConfig, waiting: Sequence[str], here: bool) -> None:
+def _require_training(cfg: DictConfig, waiting: Sequence[str], here: bool, ask_hub: bool) -> None:
     from trl import GRPOConfig, SFTConfig
 
     from kernelrl.policies import models
     from kernelrl.training import ranks, tracking
+    from kernelrl.training.rates import read_rates
 
     tracking.check(cfg.tracker)
     num_ranks = _num_ranks(cfg, here)
-    if here and num_ranks > 1 and "deepspeed" in cfg.parallel.trainer:
-        _require_package("deepspeed", "parallel=zero2 or zero3", "gpu")
     settings = read_node(ModelSettings, cfg.model, "model")
     for stage, config in (("sft", SFTConfig), ("grpo", GRPOConfig)):
         if stage in waiting:
-            fields = to_dict(cfg[stage].trainer)
+            fields = ranks.merged_fields(cfg[stage].trainer, cfg.parallel)
+            if here and fields.get("deepspeed"):
+                own = cfg[stage].trainer.get("deepspeed")
+                asked_by = f"{stage}.trainer.deepspeed" if own else "parallel=zero2 or zero3"
+                _require_package("deepspeed", asked_by, "gpu")
+            alone = to_dict(cfg[stage].trainer) | ({} if here else NO_DEVICE)
             try:
-                config(**fields | ({} if here else NO_DEVICE), output_dir=str(cfg[stage].folder), report_to=[])
+                config(**alone, output_dir=str(cfg[stage].folder), report_to=[])
             except (TypeError, ValueError) as error:
                 raise UserError(f"{stage}.trainer: {str(error).splitlines()[0]} (trl.{config.__name__})") from None
             if num_ranks > 1 and cfg.parallel.batch == "global":
@@ -106,12 +111,16 @@ def _require_training(cfg: DictConfig, waiting: Sequence[str], here: bool) -> No
                 models.check_quantization(settings, models.make_adapter(cfg[stage].peft), stage)
             if here and fields.get("use_vllm"):
                 _require_package("vllm", f"{stage}.trainer.use_vllm", "vllm")
+    if "grpo" in waiting and read_rates(cfg.grpo.rates):
+        fields = ranks.merged_fields(cfg.grpo.trainer, cfg.parallel).get("deepspeed") or {}
+        if "optimizer" in fields or "scheduler" in fields:
+            raise UserError("grpo.rates: not with an optimizer or a scheduler of DeepSpeed's own")
     if "grpo" in waiting and cfg.grpo.asynchronous is not None:
         from kernelrl.grpo import asynchronous
 
         asynchronous.check(cfg, read_node(asynchronous.Asynchronous, cfg.grpo.asynchronous, "grpo.asynchronous"))
     if "sft" in waiting:
-        models.check_base(cfg.model)
+        models.check_base(cfg.model, ask_hub)
     if cfg.model.kind != "tiny":
         _warn_of_tiny(cfg, [stage for stage in ("sft", "grpo") if stage in waiting])
 

@@ -178,6 +178,7 @@ def _what_decides(cfg: DictConfig, rows: list[dict[str, Any]], sampling: Mapping
         "tasks": hashlib.sha256(repr([(row["task"], row["prompt"]) for row in rows]).encode()).hexdigest(),
         "repeat": cfg.search.repeat,
         "max_prompt_chars": cfg.search.max_prompt_chars,
+        "archive_capacity": cfg.search.archive.capacity,
         "dialect": cfg.dialect,
         "seed": cfg.seed,
         "model": read_node(ModelSettings, cfg.model, "model").deciding,

@@ -10,11 +10,13 @@ from typing import Any, cast
 
 import datasets
 from omegaconf import DictConfig
+from transformers import PreTrainedTokenizerBase
 from trl import SFTConfig, SFTTrainer
 
 from kernelrl.configs import read_node, to_dict
 from kernelrl.data.tables import SFT_HELDOUT, SFT_TRAIN, read_table
 from kernelrl.policies import models
+from kernelrl.policies.prompts import marks_of, without_marks
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.records import digest
 from kernelrl.sft.template import fit_template
@@ -24,6 +26,7 @@ from kernelrl.training.checkpoints import (
     CHECKPOINTS,
     FINAL,
     StageCallback,
+    disk_of_training,
     prepare,
     save_final,
     show_progress,
@@ -92,6 +95,8 @@ def make_trainer(
     # after the arguments: they say how the ranks share it
     settings = read_node(ModelSettings, cfg.model, "model")
     model, tokenizer = models.load_policy(policy, models.training_dtype(adapter), settings, adapter)
+    rows = _as_asked(rows, tokenizer)
+    heldout = None if heldout is None else _as_asked(heldout, tokenizer)
     if arguments.chat_template_path is None:
         ends = models.end_ids(model, tokenizer)
         if arguments.eos_token is not None:
@@ -99,6 +104,8 @@ def make_trainer(
         rows = fit_template(rows, tokenizer, settings, ends)
         heldout = None if heldout is None else fit_template(heldout, tokenizer, settings, ends)
     rows = keep_short_conversations(rows, tokenizer, settings, arguments.max_length)
+    if heldout is not None:
+        heldout = keep_short_conversations(heldout, tokenizer, settings, arguments.max_length, "held-out rows")
     finite = FiniteCallback(folder)
     trainer = SFTTrainer(
         model=model,
@@ -110,8 +117,14 @@ def make_trainer(
         callbacks=[StageCallback(folder / LOG), finite],
     )
     finite.watch(trainer)
-    prepare(trainer, folder)
+    prepare(trainer, folder, policy)
     return trainer
+
+
+def _as_asked(rows: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Any]]:
+    """The rows with their prompts as the policy will meet them."""
+    marks = marks_of(tokenizer)
+    return [row | {"prompt": without_marks(row["prompt"], marks)} for row in rows]
 
 
 def _conversations(rows: list[dict[str, Any]], settings: ModelSettings) -> datasets.Dataset:
@@ -124,5 +137,9 @@ def _make_base(cfg: DictConfig, folder: Path, rows: list[dict[str, Any]]) -> Non
     """The base model, made once and kept, so that it can be evaluated and an adapter finds it."""
     if is_main_rank() and not folder.exists():
         texts = (message["content"] for row in rows for message in [*row["prompt"], *row["completion"]])
-        models.save_policy(*models.make_base(cfg.model, texts, cfg.seed), folder)
+        model, tokenizer = models.make_base(cfg.model, texts, cfg.seed)
+        size = models.num_bytes(model)
+        number = 0 if cfg.sft.peft else model.num_parameters()  # how large an adapter is, is seen when it is made
+        training = disk_of_training(4 * number, number, size, cfg.sft.trainer.get("save_total_limit"))
+        models.save_policy(model, tokenizer, folder, training)
     ranks.await_path(folder)

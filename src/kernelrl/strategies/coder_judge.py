@@ -4,8 +4,9 @@ Source: CudaForge (arXiv 2511.01884): 10 rounds without history. On a wrong kern
 decides; on a right one it reads the measurements, cites three or four, and names one optimisation. The Coder sees the
 task, the last kernel and the advice.
 
-What differs here: the Judge reads the executor's times, bound, memory, registers and spills in place of Nsight
-Compute's metrics, which need a GPU; a kernel that got worse is given up for the best right one before it. The Judge may
+What differs here: the Judge reads the executor's times, bound, memory, registers and spills, and counters of the
+hardware where `executor.counters` asks for them (on a GPU what Nsight Compute says of time, throughput, bytes, active
+warps and what they wait for most); a kernel that got worse is given up for the best right one before it. The Judge may
 be another policy (`policy@policies.judge=…`), or the same one in another role.
 """
 

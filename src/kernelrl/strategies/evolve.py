@@ -55,6 +55,10 @@ class Evolve(Strategy):
         return (*dict.fromkeys(self.ensemble), *(() if self.verifier is None else (VERIFIER,)))
 
     @property
+    def trainable(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.ensemble))
+
+    @property
     def needs(self) -> tuple[str, ...]:
         return tuple(role for role in self.ensemble if role != CODER)
 

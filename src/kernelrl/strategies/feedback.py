@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernelrl.syntax import parse
-from kernelrl.verdict import Loop, TrialError, Verdict
+from kernelrl.verdict import Counters, GpuCounters, Loop, TrialError, Verdict
 
 Amount = Literal["status", "errors", "times", "profile"]
 AMOUNTS: tuple[Amount, ...] = ("status", "errors", "times", "profile")
@@ -33,6 +33,11 @@ _STATUS = {
     "not_run": "The kernel was compiled, and not run.",
     "infrastructure": "The kernel could not be judged.",
 }
+LINE_BYTES = 64
+"""What one miss of a cache brings (in bytes)."""
+SLOW, MANY_MISSES = 1.0, 5.0
+"""Instructions a cycle below which, and misses in a thousand instructions from which, a kernel may be waiting for
+memory."""
 _BOUND_BY = {
     "reading": "reading its inputs",
     "writing": "writing its outputs",
@@ -47,7 +52,8 @@ class Feedback(BaseModel):
 
     amount: Amount = "profile"
     """`status`: what became of it; `errors`: and the first error, with its place; `times`: and how fast it is, against
-    the reference and the machine's limit; `profile`: and where time, memory and registers went."""
+    the reference and the machine's limit; `profile`: and where time, memory and registers went, and what hardware
+    counted."""
     max_chars: int = Field(default=2000, ge=100)
     """Length at which the text is cut off."""
 
@@ -167,8 +173,11 @@ def _profile(verdict: Verdict) -> list[str]:
             f"Peak memory: {verdict.memory.candidate_mb:.3g} MiB, "
             f"the reference's {verdict.memory.reference_mb:.3g} MiB."
         )
+    if verdict.correct and verdict.counters is not None:
+        lines += _counted(verdict.counters, verdict.bound_bytes)
     if verdict.correct and verdict.build is not None:
         lines += _loops(verdict.build.loops)
+    lines += [_counted_on_gpu(counters) for counters in verdict.gpu_counters]
     for build in verdict.gpu_builds:
         if build.ok:
             lines.append(
@@ -176,6 +185,50 @@ def _profile(verdict: Verdict) -> list[str]:
                 f"shared memory, {build.spill_bytes} bytes spilled."
             )
     return lines
+
+
+def _counted(counters: Counters, bound_bytes: int | None) -> list[str]:
+    """What the processor counted in one call, and what the kernel of the machine had to do for it."""
+    hardware, rest = [], []
+    a_cycle, misses = None, counters.cache_misses
+    if counters.cycles and counters.instructions:
+        a_cycle = counters.instructions / counters.cycles
+        hardware.append(f"{a_cycle:.2g} instructions a cycle")
+    if counters.cache_references and misses is not None:
+        needed = "" if bound_bytes is None else f"; the task needs {bound_bytes / 1e6:.3g} MB of memory"
+        share, brought = misses / counters.cache_references, LINE_BYTES * misses / 1e6
+        many = counters.instructions is not None and 1000 * misses >= MANY_MISSES * counters.instructions
+        waits = ", so it may be waiting for memory" if many and a_cycle is not None and a_cycle < SLOW else ""
+        hardware.append(
+            f"{share:.0%} of its accesses to the outer cache (of AMD's the second level) miss "
+            f"({brought:.3g} MB brought into it{needed}){waits}"
+        )
+    if counters.branches and counters.branch_misses is not None:
+        hardware.append(f"{counters.branch_misses / counters.branches:.1%} of its branches are mispredicted")
+    for name, count in (("page faults", counters.page_faults), ("context switches", counters.context_switches)):
+        if count:
+            rest.append(f"{count:.0f} {name}")
+    if counters.cpu_ms:
+        rest.append(f"{counters.cpu_ms:.3g} ms of computing in all threads together")
+    lines = [f"Counted: {'; '.join(hardware)}."] if hardware else []
+    return [*lines, *([f"One call costs {', '.join(rest)}."] if rest else [])]
+
+
+def _counted_on_gpu(counters: GpuCounters) -> str:
+    """What Nsight Compute counted in one kernel."""
+    times = "" if counters.launches == 1 else f" ({counters.launches} launches)"
+    said = [f"{counters.microseconds:.3g} µs"] if counters.microseconds is not None else []
+    for name, share in (("the device's memory", counters.dram), ("its multiprocessors", counters.compute)):
+        if share is not None:
+            said.append(f"{name} at {share:.0%} of the peak")
+    for name, num_bytes in (("read", counters.read_bytes), ("written", counters.written_bytes)):
+        if num_bytes is not None:
+            said.append(f"{num_bytes / 1e6:.3g} MB {name}")
+    if counters.occupancy is not None:
+        said.append(f"{counters.occupancy:.0%} of the warps active")
+    if counters.stalled_by is not None:
+        said.append(f"they wait most for {counters.stalled_by}")
+    return f"{counters.kernel}{times}: {', '.join(said)}."
 
 
 def _loops(loops: Sequence[Loop]) -> list[str]:

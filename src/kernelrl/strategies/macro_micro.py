@@ -5,9 +5,11 @@ are chosen by a small policy that is trained by RL; a general model implements o
 compiles, then correct, then faster, and falls with the number of steps.
 
 What differs here: the whole program is the region; the first action is for the reference itself; `stop` is an action,
-so that the macro policy need not make a good kernel worse; an answer that names no action takes the first of the list
-that was not tried on this kernel, and earns nothing; a wrong kernel is repaired without asking the macro policy; a step
-that made a kernel worse is taken back. With `grpo.turns.role=macro` the macro policy is trained on its actions alone.
+so that the macro policy need not make a good kernel worse, and earns what actions without effect would have earned in
+all the steps that are left; an answer that names no action takes the first of the list that was not tried on this
+kernel, and earns nothing; a wrong kernel is repaired without asking the macro policy; a step that made a kernel worse
+is taken back. With `grpo.turns.role=macro` the macro policy is trained on its actions alone, and not on those whose
+coder refused the question.
 """
 
 from __future__ import annotations
@@ -94,6 +96,11 @@ class MacroMicro(Strategy):
             if action in (None, STOP):
                 return draft.question.parent if action else None
         return super().paid_by(draft, attempts)
+
+    def steps_saved(self, draft: Draft, attempts: Sequence[Attempt]) -> int:
+        """`stop` saves the steps that are left but for one, which an action in its place would have taken itself."""
+        stops = draft.question.role == MACRO and self.named(draft) == STOP
+        return max(self.steps - len(attempts) - 1, 0) if stops else 0
 
     def step(self, problem: Problem, current: Attempt | None, order: str) -> list[Message]:
         """What the coder is asked."""

@@ -179,6 +179,11 @@ class Strategy(BaseModel):
         """Roles that no other one's policy can play."""
         return ()
 
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        """Roles whose answers earn something in training."""
+        return self.roles
+
     def paid_by(self, draft: Draft, attempts: Sequence[Attempt]) -> Attempt | None:
         """The attempt whose reward an answer earns in training: its own, or the first that carried it out.
 
@@ -189,6 +194,14 @@ class Strategy(BaseModel):
             None: nothing came of it.
         """
         return next((each for each in attempts if draft.id in (each.id, each.advice_id)), None)
+
+    def steps_saved(self, draft: Draft, attempts: Sequence[Attempt]) -> int:
+        """How many further kernels need not be written because of this answer, as of one that ends the work.
+
+        In training it earns its reward once more for each of them, as if they had been written and were no better: to
+        end in time is to earn no less than to go on without effect.
+        """
+        return 0
 
     @abstractmethod
     def turns(self, problem: Problem) -> Turns[None]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from kernelrl.errors import UserError
-from kernelrl.executor.api import Executor, Request, not_known
+from kernelrl.executor.api import Executor, Request, no_answer, not_known
 from kernelrl.policies.backends.base import Backend
 from kernelrl.policies.prompts import Message, to_text
 from kernelrl.policies.protocol import Answer, Policy
@@ -321,11 +321,16 @@ def _judge_all(setting: Setting, works: Sequence[_Work], verdicts: dict[str, Ver
     ]
     judged = dict(zip(to_judge, setting.executor.evaluate([requests[index] for index in to_judge]), strict=True))
     for index, (_, draft) in enumerate(new):
-        if index not in judged:
-            refused = refusals[index] if draft.answer.failure is None else None
-            said = refused or f"The policy did not answer: {draft.answer.refused or draft.answer.failure}"
-            verdict = not_known(requests[index], "none", "executor", said)
-            judged[index] = verdict if refused is None else verdict.model_copy(update={"protocol": REFUSED})
+        if index in judged:
+            continue
+        if draft.answer.refused is not None:
+            judged[index] = no_answer(requests[index], draft.answer.refused)
+        elif draft.answer.failure is not None:
+            said = f"The policy did not answer: {draft.answer.failure}"
+            judged[index] = not_known(requests[index], "none", "executor", said)
+        else:
+            verdict = not_known(requests[index], "none", "executor", str(refusals[index]))
+            judged[index] = verdict.model_copy(update={"protocol": REFUSED})
     found = [Attempt(draft, draft.completion, judged[index]) for index, (_, draft) in enumerate(new)]
     ledger.append(_record(setting, attempt) for attempt in found)
     verdicts.update({attempt.id: attempt.verdict for attempt in found})

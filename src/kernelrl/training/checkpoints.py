@@ -30,6 +30,7 @@ from transformers import (
 )
 
 from kernelrl.console import track
+from kernelrl.errors import UserError
 from kernelrl.policies.models import save_whole
 from kernelrl.policies.settings import DEFAULT, ModelSettings
 from kernelrl.records import digest, write_atomically, write_json
@@ -42,6 +43,12 @@ LARGE = 1 << 28
 SAMPLED = "sampled:"
 SAMPLES, SAMPLE = 64, 1 << 18
 """How many are taken of a large file, evenly, its ends among them, and of how many bytes."""
+WRITTEN = {
+    "optimizer.pt": ("PyTorch", "ddp"),
+    "global_step*": ("DeepSpeed", "zero2, zero3 or zero3_offload"),
+    "pytorch_model_fsdp*": ("FSDP", "fsdp2"),
+}
+"""Files of a checkpoint, who writes them, and the `parallel` that asks for that."""
 CHECKPOINTS = "checkpoints"
 FINAL = "final"
 
@@ -107,9 +114,12 @@ def train(trainer: Trainer, stage: Path, save: Callable[[], None]) -> None:
         save: called by every rank, when all steps are done.
 
     Raises:
+        UserError: the checkpoint was written with the model held by another library than now.
         Interrupted: the run was told to stop; it saved a checkpoint first.
     """
     checkpoint = ranks.from_main(lambda: last_checkpoint(stage / CHECKPOINTS))
+    if checkpoint is not None:
+        _require_library(checkpoint, trainer)
     with interruption.deferred():
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if not interruption.received() or trainer.state.global_step >= trainer.state.max_steps:
@@ -117,13 +127,25 @@ def train(trainer: Trainer, stage: Path, save: Callable[[], None]) -> None:
         ranks.wait_for_all()
 
 
-def prepare(trainer: Trainer, folder: Path) -> None:
+def _require_library(checkpoint: Path, trainer: Trainer) -> None:
+    """Each library finds in a checkpoint what it wrote itself; without its optimizer it would begin anew or fail."""
+    holding = "DeepSpeed" if trainer.is_deepspeed_enabled else "FSDP" if trainer.is_fsdp_enabled else "PyTorch"
+    for pattern, (wrote, choice) in WRITTEN.items():
+        if wrote != holding and next(checkpoint.glob(pattern), None) is not None:
+            raise UserError(
+                f"{checkpoint}: {wrote} wrote it, and {holding} cannot go on from it; use parallel={choice}, or "
+                "another output_dir="
+            )
+
+
+def prepare(trainer: Trainer, folder: Path, start: Path) -> None:
     """What a trainer needs before its first step: float32 weights for its optimizer, and disk for its checkpoints.
 
     An adapter may have taken the type of the weights that it was put on. DeepSpeed holds a float32 copy of its own.
 
     Args:
-        folder: in which the checkpoints will be.
+        folder: of the stage.
+        start: folder of the whole model that training starts from.
 
     Raises:
         UserError: too little disk space.
@@ -135,7 +157,10 @@ def prepare(trainer: Trainer, folder: Path) -> None:
             if parameter.requires_grad:
                 parameter.data = parameter.data.float()
     plugin = trainer.accelerator.state.deepspeed_plugin if trainer.is_deepspeed_enabled else None
-    require_disk_for_checkpoints(folder, model, trainer.args.save_total_limit, plugin and plugin.zero_stage)
+    kept = trainer.args.save_total_limit
+    if kept and trainer.args.metric_for_best_model is not None:
+        kept = max(kept, 2)  # the best and the last
+    require_disk_for_training(folder, model, num_bytes(start), kept, plugin and plugin.zero_stage)
 
 
 def save_final(trainer: Trainer, start: Path, folder: Path, settings: ModelSettings = DEFAULT) -> None:
@@ -233,6 +258,11 @@ def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
 
 
+def num_bytes(folder: Path) -> int:
+    """Of the files under a folder; a seal is no part of it."""
+    return sum(path.stat().st_size for path in files(folder))
+
+
 def sample(path: Path) -> str:
     """`sampled:SIZE:` and the sha256 (hex) of the samples of a file: what a torn write or another file has not."""
     size = path.stat().st_size
@@ -244,17 +274,18 @@ def sample(path: Path) -> str:
     return f"{SAMPLED}{size}:{found.hexdigest()}"
 
 
-def require_disk_for_checkpoints(
-    folder: Path, model: torch.nn.Module, num_checkpoints: int | None, zero_stage: int | None = None
+def require_disk_for_training(
+    folder: Path, model: torch.nn.Module, start: int, num_checkpoints: int | None, zero_stage: int | None = None
 ) -> None:
-    """Check that the disk has room for the checkpoints of a run and one more, which is written before the oldest goes.
+    """Check that the disk has room for what a training has still to write.
 
-    A checkpoint is counted as the weights, of an adapter its own, and two float32 moments per trained one; the final
-    policy as a whole model. DeepSpeed saves its float32 copy of the trained weights beside the moments, and where they
-    are not shared out, the weights once more for itself.
+    These are the checkpoints that are kept, and one more, which is written before the oldest goes, less those that are
+    there; and the final policy twice: as the trainer saves it, and as a whole model of the type of the start.
 
     Args:
+        folder: of the stage.
         model: as it is trained, with its adapter.
+        start: bytes of the whole model that training starts from.
         num_checkpoints: how many are kept; None (all of them) is counted as three.
         zero_stage: DeepSpeed's; None: it does not train.
 
@@ -262,12 +293,30 @@ def require_disk_for_checkpoints(
         UserError: too little space.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    whole = sum(_numel(parameter) * parameter.element_size() for parameter in model.parameters())
-    adapter = sum(_numel(parameter) * parameter.element_size() for parameter in trained)
-    weights = adapter if is_peft_model(model) else whole
-    moments = (2 if zero_stage is None else 3) * 4 * sum(map(_numel, trained))
+    saved = trained if is_peft_model(model) else model.parameters()
+    weights = sum(_numel(parameter) * parameter.element_size() for parameter in saved)
+    there = sum(map(num_bytes, (folder / CHECKPOINTS).glob("checkpoint-*")))
+    needed = disk_of_training(weights, sum(map(_numel, trained)), start, num_checkpoints, zero_stage)
+    require_free_disk(folder, max(needed - there, weights + start))
+
+
+def disk_of_training(
+    weights: int, trained: int, start: int, num_checkpoints: int | None, zero_stage: int | None = None
+) -> int:
+    """What a training writes at most (in bytes).
+
+    A checkpoint is counted as the weights, of an adapter its own, and two float32 moments per trained one. DeepSpeed
+    saves its float32 copy of the trained weights beside the moments, and where they are not shared out, the weights
+    once more for itself.
+
+    Args:
+        weights: bytes of those that a checkpoint has.
+        trained: how many are trained.
+        start, num_checkpoints, zero_stage: as for `require_disk_for_training`.
+    """
+    moments = (2 if zero_stage is None else 3) * 4 * trained
     checkpoint = weights * (1 if zero_stage in (None, 3) else 2) + moments
-    require_free_disk(folder, checkpoint * ((num_checkpoints or 3) + 1) + whole)
+    return checkpoint * ((num_checkpoints or 3) + 1) + weights + start
 
 
 def _numel(parameter: torch.nn.Parameter) -> int:

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from kernelrl.configs import to_dict
 from kernelrl.errors import UserError
@@ -70,33 +70,53 @@ def any_rank(flag: bool) -> bool:
     return bool(flags)
 
 
+def merged_fields(trainer: DictConfig, parallel: DictConfig) -> dict[str, Any]:
+    """The fields of a trainer's arguments as ranks have them, before the batch is shared out.
+
+    Args:
+        trainer: the stage's own fields, e.g. `cfg.sft.trainer`; they are stronger, key by key at any depth.
+        parallel: `cfg.parallel`.
+    """
+    return cast(dict[str, Any], OmegaConf.to_container(OmegaConf.merge(to_dict(parallel.trainer), to_dict(trainer))))
+
+
+def holds_the_model(fields: Mapping[str, Any]) -> bool:
+    """Whether another library (DeepSpeed, FSDP) is to hold the model: it has ranks, be there a single one."""
+    return bool(fields.get("deepspeed") or fields.get("fsdp"))
+
+
 def trainer_fields(stage: str, trainer: DictConfig, parallel: DictConfig) -> dict[str, Any]:
     """The fields of a trainer's arguments on this rank.
 
     Args:
         stage: for messages.
         trainer: the stage's own fields, e.g. `cfg.sft.trainer`.
-        parallel: `cfg.parallel`; its fields come in where there are several ranks.
+        parallel: `cfg.parallel`; its fields come in where ranks were started, under the stage's own (`merged_fields`).
 
     Raises:
         UserError: the batch cannot be shared out evenly.
     """
-    fields = to_dict(trainer)
+    ranked = "WORLD_SIZE" in os.environ
+    fields = merged_fields(trainer, parallel) if ranked else to_dict(trainer)
     if stage == "grpo" and (url := os.environ.get("KERNELRL_VLLM_URL")):  # a node of this job generates
         fields |= {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url, "vllm_server_timeout": 1800.0}
-    if num_ranks() == 1:
+    if not ranked:
         return fields
     if parallel.batch == "global":
         fields |= share_batch(stage, fields, num_ranks())
     if not torch.accelerator.is_available():
         fields["use_cpu"] = True  # else the ranks would not be put in one group
-    if "deepspeed" in parallel.trainer:
+    if fields.get("deepspeed"):
         import deepspeed
 
-        backend = None if torch.accelerator.is_available() else "gloo"
-        timeout = timedelta(seconds=parallel.trainer.ddp_timeout)  # else ten minutes: the trainer's comes too late
+        backend = None
+        if not torch.accelerator.is_available():
+            backend = "gloo"
+            # it would be compiled first, for half a minute, to do what gloo does
+            deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        timeout = timedelta(seconds=fields["ddp_timeout"])  # else ten minutes: the trainer's comes too late
         deepspeed.init_distributed(backend, timeout=timeout)  # ZeRO-3 shares what it loads
-    return fields | to_dict(parallel.trainer)
+    return fields
 
 
 def share_batch(stage: str, fields: Mapping[str, Any], num_ranks: int) -> dict[str, int]:

@@ -44,12 +44,21 @@ class Compilers:
         hidden: folder that their words are not to name.
     """
 
+    name = "the compiler"
+    """What messages call one."""
+    profiled = False
+    """Whether they run kernels on the device, under a profiler."""
+
     def __init__(self, forkserver: ForkServer, cores: Cores, cpu_s: float, readable: tuple[Path, ...], hidden: Path):
         self._forkserver = forkserver
         self._cores = cores
         self.cpu_s = cpu_s
         self._readable = readable
         self._hidden = hidden
+
+    def wall_s(self, cpu_s: float) -> float:
+        """Time on the clock after which one that may compute for so long is ended (in seconds)."""
+        return ceiling(cpu_s)
 
     def run(
         self,
@@ -58,23 +67,35 @@ class Compilers:
         file_bytes: int = FILE_BYTES,
         shortened: bool = True,
         cpu_s: float | None = None,
+        readable: tuple[Path, ...] = (),
     ) -> Compiled:
-        """Run a compiler. Each of its processes may compute for `cpu_s` (in seconds; None: as all may)."""
+        """Run a compiler.
+
+        Args:
+            command: the program and its arguments.
+            folder: the working directory, and the only folder that it may write to.
+            file_bytes: size of any file that it writes, and if it is profiled of all together.
+            shortened: leave out the middle of what it says.
+            cpu_s: time for which each of its processes may compute (in seconds); None: as all may.
+            readable: what it may read beside what all may.
+        """
         cpu_s = cpu_s or self.cpu_s
+        wall_s = self.wall_s(cpu_s)
         started, waiting = time.monotonic(), self._cores.clock.waiting
         with tempfile.TemporaryFile() as log:
             request = {
                 "kind": "compiler",
                 "command": command,
                 "folder": str(folder),
-                "readable": [str(path) for path in self._readable if path.exists()],
+                "readable": [str(path) for path in (*self._readable, *readable) if path.exists()],
                 "memory_bytes": MEMORY_BYTES,
                 "file_bytes": file_bytes,
                 "cpu_s": cpu_s,
+                "profiled": self.profiled,
             }
             with self._cores.stoppable(lambda: self._forkserver.spawn(request, (log.fileno(),))) as pid:
                 paused = self._cores.paused_s
-                status = self._forkserver.wait(pid, ceiling(cpu_s))
+                status = self._forkserver.wait(pid, wall_s)
                 while status is None and self._cores.paused_s > paused:
                     paused, longer = self._cores.paused_s, self._cores.paused_s - paused
                     status = self._forkserver.wait(pid, longer)
@@ -86,17 +107,17 @@ class Compilers:
             text = text.replace(f"{folder}/", "").replace(f"{self._hidden}/", "")
         seconds = time.monotonic() - started - (self._cores.clock.waiting - waiting)
         if status is None:
-            text = f"the compiler did not end within {ceiling(cpu_s):g} s"
+            text = f"{self.name} did not end within {wall_s:g} s"
             return Compiled(False, text, seconds, final=False, out_of_time=True)
         if status == 0:
             return Compiled(True, shorten(text) if shortened else text, seconds)
         if OUT_OF_CPU in text or status >> 8 in (128 + signal.SIGXCPU, -signal.SIGXCPU & 0xFF):
-            text = f"the compiler took longer than {cpu_s:g} s and was stopped"
+            text = f"{self.name} took longer than {cpu_s:g} s and was stopped"
             return Compiled(False, text, seconds, out_of_time=True)
         if os.WIFSIGNALED(status) or status >> 8 == 137 or "Killed signal terminated program" in text:
-            return Compiled(False, f"the compiler {KILLED}", seconds, final=False)
+            return Compiled(False, f"{self.name} {KILLED}", seconds, final=False)
         if not text.strip():
-            text = f"the compiler {explain_status(status)}"
+            text = f"{self.name} {explain_status(status)}"
         return Compiled(False, shorten(text) if shortened else text, seconds)
 
 

@@ -58,7 +58,7 @@ def translate(unit: dict[str, Any]) -> tuple[str, list[str], list[str]]:
     for identifier in (name, *functions):
         if not _NAME.fullmatch(identifier):
             raise BadUnit("build_request", f"{identifier[:100]!r} is not a C++ name")
-    given = [*unit["cflags"], *unit["ldflags"]]
+    given = [flag for flag in (*unit["cflags"], *unit["ldflags"]) if flag]  # [""] is how many leave them out
     for flag in given:
         if not ALLOWED_FLAG.fullmatch(flag) or FORBIDDEN_FLAG.match(flag):
             raise BadUnit("build_flag", flag[:100])
@@ -97,7 +97,7 @@ def _check_form(unit: dict[str, Any]) -> None:
 def translate_cuda(unit: dict[str, Any], arch: str) -> tuple[str, list[str]]:
     """Source text and nvcc's flags of a unit with CUDA sources, all checked."""
     source, _, _ = translate(unit)
-    given = unit["cuda_cflags"]
+    given = [flag for flag in unit["cuda_cflags"] if flag]
     for flag in given:
         if not ALLOWED_CUDA_FLAG.fullmatch(flag):
             raise BadUnit("build_flag", flag[:100])

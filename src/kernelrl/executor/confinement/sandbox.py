@@ -7,9 +7,12 @@ offers is used; `confine` names those that hold, and `kernelrl doctor` shows the
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import resource
 import signal
+import socket
+import struct
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -29,6 +32,7 @@ _CLONE_NEWPID = 0x20000000
 _CLONE_NEWNET = 0x40000000
 _MS_BIND, _MS_REC = 0x1000, 0x4000
 _MNT_DETACH = 0x2
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _SYS_PIVOT_ROOT, _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 155, 442, -100, 0x8000
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOEXEC = 0x1, 0x8
 _PR_SET_PDEATHSIG = 1
@@ -94,6 +98,7 @@ def confine(
     may_exec: bool = False,
     own_processes: bool = False,
     filtered: bool = True,
+    bounded: bool = True,
     cuda: bool = False,
     modules: Path | None = None,
     sealed: bool = True,
@@ -106,7 +111,8 @@ def confine(
         readable: what it may read beside the system's and Python's libraries.
         may_exec: allow child processes and programs, which a compiler needs.
         own_processes: put children into a process namespace, whose first process takes the others along when it ends.
-        filtered: filter system calls, and bound the scratch folder; what compilers do is too much for that.
+        filtered: filter system calls; what compilers do is too much for that.
+        bounded: give it an empty scratch folder in memory, which nobody else sees and whose size is limited.
         cuda: let it use NVIDIA's devices, whose driver reserves more addresses than any limit would grant: then what it
             writes to counts, instead of address space.
         modules: for a candidate on the CPU, the folder of the modules that are built for it. It sees those and the
@@ -118,7 +124,7 @@ def confine(
         Names of those `LAYERS` that hold.
     """
     layers = []
-    in_namespaces = _enter_namespaces(scratch, limits.file_bytes if filtered else None, own_processes)
+    in_namespaces = _enter_namespaces(scratch, limits.file_bytes if bounded else None, own_processes)
     _set_limits(limits, resource.RLIMIT_DATA if cuda else resource.RLIMIT_AS, in_namespaces)
     files, timeless, alone = system_paths(), False, False
     if in_namespaces:
@@ -148,6 +154,19 @@ def leave_network() -> None:
     """
     global _without_network
     _without_network = _unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC)
+
+
+def enter_network_of_its_own() -> None:
+    """Move this process to a network in which it reaches itself and nobody else, for programs that talk to each other.
+
+    Sockets that are files (Unix) are in no network: `filter_profiler` keeps from them.
+
+    Raises:
+        OSError: the kernel does not let it.
+    """
+    _check(_LIBC.unshare(_CLONE_NEWNET))
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP))
 
 
 def _unshare(flags: int) -> bool:

@@ -2,7 +2,8 @@
 
 A candidate's list is what Python, PyTorch's plain operations, OpenMP and the channel to the referee need. Whatever
 else the kernel offers, now or later, answers EPERM: it locks files that others wait for, hides the process from the
-referee, or tells the time. A call that is a clock and nothing else ends the process, so that the verdict can name it.
+referee, tells the time, or what other processes left in the kernel. A call that is a clock and nothing else ends the
+process, so that the verdict can name it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,8 +22,8 @@ except (ImportError, OSError, RuntimeError):  # there is no libseccomp
 
 _ALLOWED = (
     "read readv pread64 preadv write writev pwrite64 open openat close close_range lseek stat lstat access faccessat "
-    "faccessat2 readlink readlinkat getcwd chdir getdents getdents64 statfs fstatfs recvmsg sendmsg recvfrom sendto "
-    "shutdown getsockname getpeername getsockopt munmap madvise brk mincore msync mlock munlock mbind get_mempolicy "
+    "faccessat2 readlink readlinkat getcwd chdir getdents getdents64 recvmsg sendmsg recvfrom sendto "
+    "shutdown getsockname getpeername getsockopt munmap brk msync mlock munlock "
     "exit exit_group set_robust_list get_robust_list set_tid_address rseq membarrier restart_syscall wait4 waitid "
     "gettid getpid getppid getpgrp getpgid getsid getuid geteuid getgid getegid getresuid getresgid getgroups umask "
     "uname getrlimit capget getrandom sched_yield sched_getaffinity sched_getparam sched_getscheduler "
@@ -37,14 +39,22 @@ _PRCTL = (3, 15, 16, 21, 23, 39, 0x53564D41)
 """PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME, PR_GET_SECCOMP, PR_CAPBSET_READ, PR_GET_NO_NEW_PRIVS, PR_SET_VMA."""
 _ARCH_PRCTL = (0x1002, 0x1003, 0x1021, 0x1022, 0x1023)
 """ARCH_SET_FS, ARCH_GET_FS; the state that tile registers need: ARCH_GET_XCOMP_SUPP, _PERM, ARCH_REQ_XCOMP_PERM."""
-_FUTEX_COMMAND = 0x7F
+_MADVISE = (4, 8, 14, 15, 16, 17, 102, 103)
+"""MADV_DONTNEED, FREE, HUGEPAGE, NOHUGEPAGE, DONTDUMP, DODUMP, GUARD_INSTALL and GUARD_REMOVE. Others send pages of a
+file out of memory, or move them, where another candidate would find that out (as `mincore` would say)."""
+_FUTEX_COMMAND, _FUTEX_PRIVATE = 0x7F, 0x80
 _FUTEX_WAKES = (1, 3, 4, 5, 7, 8, 10, 12)
+"""Of this process's own waits: the number of those that wait for a word of a library, in all processes, is none of its
+concern."""
 _FUTEX_WAITS = (0, 6, 9, 11, 13)
 """FUTEX_WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI and LOCK_PI2, whose fourth argument is a time."""
 _PR_SET_PDEATHSIG, _PR_SET_TSC = 1, 26
 _ARCH_MAP_VDSO = (0x2001, 0x2002, 0x2003)
 _PROT_WRITE, _PROT_EXEC, _MAP_ANONYMOUS = 0x2, 0x4, 0x20
 _CLONE_THREAD = 0x00010000
+_A_THREAD = 0x3D0F00
+"""The flags with which the C library makes a thread. With others it might be one that waits for another (CLONE_VFORK),
+where no signal stops it."""
 _CLOCKS = (
     "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getrusage adjtimex clock_adjtime "
     "alarm setitimer getitimer timer_create timer_settime timer_gettime timerfd_create timerfd_settime timerfd_gettime "
@@ -72,6 +82,8 @@ _DENIED = (
     "utime utimes futimesat utimensat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mknod mknodat"
 ).split()
 """What a reference, or a candidate on a GPU, never needs. It answers EPERM rather than kill: libraries probe some."""
+_OF_A_PROFILER = "socket connect bind listen accept accept4 setsid setpgid".split()
+"""What a profiler needs of it, to talk to the process that it profiles. No file's mode: no other layer bounds whose."""
 _CHILDREN = ("execve", "execveat", "fork", "vfork")
 _DENIED_BY_FILE = {"fcntl": (8, 10, 15, 1024), "ioctl": (0x8901, 0x8902, 0x5452)}
 """F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE; FIOSETOWN, SIOCSPGRP, FIOASYNC: they have the kernel signal other
@@ -118,15 +130,35 @@ def filter_other(may_exec: bool) -> bool:
             _add_if_known(rules, denied, name)
         for name in _TO_A_PROCESS:
             rules.add_rule(denied, name, seccomp.Arg(0, seccomp.NE, os.getpid()))
-        for name, commands in _DENIED_BY_FILE.items():
-            for command in commands:
-                rules.add_rule(denied, name, _low_word(1, command))
-        rules.add_rule(denied, "tkill")
-        rules.add_rule(denied, "prctl", seccomp.Arg(0, seccomp.EQ, _PR_SET_PDEATHSIG))  # it dies with its parent
-        rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+        _deny_by_argument(rules, denied)
         if not may_exec:
             rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
         rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
+        rules.load()
+    except (RuntimeError, OSError):
+        return False
+    return True
+
+
+def filter_profiler() -> bool:
+    """Deny this process and what it starts, in a process and network namespace of their own, what neither a profiler
+    nor a kernel needs. Returns whether the filter holds.
+
+    Of sockets it leaves those of the internet protocols, which the network namespace bounds: those of Unix are found by
+    the names of files, whatever the namespace, and others are doors to the kernel.
+    """
+    if seccomp is None:
+        return False
+    try:
+        rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
+        denied = seccomp.ERRNO(errno.EPERM)
+        for name in _DENIED:
+            if name not in _OF_A_PROFILER:
+                _add_if_known(rules, denied, name)
+        rules.add_rule(denied, "socket", seccomp.Arg(0, seccomp.GT, socket.AF_INET6))
+        for family in {*range(socket.AF_INET6)} - {socket.AF_INET}:
+            rules.add_rule(denied, "socket", _low_word(0, family))
+        _deny_by_argument(rules, denied)
         rules.load()
     except (RuntimeError, OSError):
         return False
@@ -140,10 +172,23 @@ def name_of_call(number: int) -> str:
     return next(known, str(number))
 
 
+def _deny_by_argument(rules: Any, denied: Any) -> None:
+    """Deny that the process has others signalled or made to wait, changes their limits, or outlives its parent."""
+    for name, commands in _DENIED_BY_FILE.items():
+        for command in commands:
+            rules.add_rule(denied, name, _low_word(1, command))
+    rules.add_rule(denied, "tkill")
+    rules.add_rule(denied, "prctl", _low_word(0, _PR_SET_PDEATHSIG))
+    rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+
+
 def _allow_by_argument(rules: Any, timeless: bool) -> None:
     """What a candidate may call with some arguments."""
     for name, argument, values in (
         ("ioctl", 1, _IOCTL),
+        ("madvise", 2, _MADVISE),
+        ("mbind", 5, (0,)),
+        ("get_mempolicy", 4, (0,)),
         ("prctl", 0, _PRCTL),
         ("arch_prctl", 0, _ARCH_PRCTL),
     ):
@@ -161,7 +206,8 @@ def _allow_by_argument(rules: Any, timeless: bool) -> None:
         for command in _FCNTL[1:5]:
             rules.add_rule(seccomp.ALLOW, "fcntl", _low_word(0, log), _low_word(1, command))
     for command in _FUTEX_WAKES:
-        rules.add_rule(seccomp.ALLOW, "futex", seccomp.Arg(1, seccomp.MASKED_EQ, _FUTEX_COMMAND, command))
+        own = seccomp.Arg(1, seccomp.MASKED_EQ, _FUTEX_COMMAND | _FUTEX_PRIVATE, command | _FUTEX_PRIVATE)
+        rules.add_rule(seccomp.ALLOW, "futex", own)
     for command in _FUTEX_WAITS:
         waits = seccomp.Arg(1, seccomp.MASKED_EQ, _FUTEX_COMMAND, command)
         rules.add_rule(seccomp.ALLOW, "futex", waits, seccomp.Arg(3, seccomp.EQ, 0))
@@ -169,7 +215,7 @@ def _allow_by_argument(rules: Any, timeless: bool) -> None:
     for name in ("kill", "tgkill"):
         rules.add_rule(seccomp.ALLOW, name, seccomp.Arg(0, seccomp.EQ, os.getpid()))
     rules.add_rule(seccomp.ALLOW, "prlimit64", seccomp.Arg(0, seccomp.EQ, 0), seccomp.Arg(2, seccomp.EQ, 0))
-    rules.add_rule(seccomp.ALLOW, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
+    rules.add_rule(seccomp.ALLOW, "clone", _low_word(0, _A_THREAD))
 
 
 def _allow_memory(rules: Any, sealed: bool) -> None:

@@ -3,17 +3,73 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+MANY = 1000
+"""More numbers than a call may hand over, see `judging.trials`."""
 
-def route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
+
+class HandedOver:
+    """Counts the numbers that a candidate's modules hand to its Python, which could compute with them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def counting(self, function: Any) -> Any:
+        """The function of a module; what is no function stays as it is."""
+        if not callable(function):
+            return function
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                result = function(*args, **kwargs)
+            except Exception:  # whose text may hold any
+                self.count += MANY
+                raise
+            self.count += self._numbers(result)
+            return self.counting(result)
+
+        return call
+
+    def _numbers(self, result: Any) -> int:
+        if result is None or hasattr(result, "__dlpack__") or callable(result):
+            return 0
+        if isinstance(result, str | bytes):
+            return 1 + len(result) // 8
+        if type(result).__module__.startswith("tvm_ffi") and type(result).__name__ in ("List", "Dict"):
+            return MANY  # what it holds may be written later
+        if isinstance(result, Mapping):
+            return sum(self._numbers(key) + self._numbers(value) for key, value in result.items())
+        return sum(map(self._numbers, result)) if isinstance(result, Iterable) else 1
+
+
+class CountedModule:
+    """A module of TVM's, of which the functions' results are counted."""
+
+    def __init__(self, module: Any, handed_over: HandedOver):
+        self._module = module
+        self._handed_over = handed_over
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_module" not in self.__dict__:  # which a copy lacks at first
+            raise AttributeError(name)
+        function = self.__dict__[name] = self._handed_over.counting(getattr(self._module, name))
+        return function
+
+    def __getitem__(self, name: str) -> Any:
+        return self._handed_over.counting(self._module[name])
+
+
+def route_builds(build: Callable[[dict[str, Any]], Path]) -> HandedOver:
     """Send every inline C++ build of the candidate to the builder, whichever loader it uses."""
     import torch.utils.cpp_extension
     import tvm_ffi
     import tvm_ffi.cpp
+
+    handed_over = HandedOver()
 
     def as_list(value: Any) -> list[str]:
         return [value] if isinstance(value, str) else [str(item) for item in value or ()]
@@ -60,7 +116,7 @@ def route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
     ) -> Any:
         flags = extra_cflags, extra_cuda_cflags, extra_ldflags
         path = compiled("tvm_ffi", name, cpp_sources, cuda_sources, functions, *flags)
-        return tvm_ffi.load_module(str(path))
+        return CountedModule(tvm_ffi.load_module(str(path)), handed_over)
 
     @once
     def torch_load_inline(
@@ -79,7 +135,10 @@ def route_builds(build: Callable[[dict[str, Any]], Path]) -> None:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+        for function in [each for each in vars(module) if not each.startswith("__")]:
+            setattr(module, function, handed_over.counting(getattr(module, function)))
         return module
 
     tvm_ffi.cpp.load_inline = tvm_load_inline
     torch.utils.cpp_extension.load_inline = torch_load_inline
+    return handed_over

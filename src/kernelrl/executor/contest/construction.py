@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 from torch.nn.modules import module as hooks
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor import wire
+from kernelrl.executor.contest.operator_mode import OperatorMode
 
 _FILLS = frozenset(
     "empty zeros ones full zero_ fill_ new_empty new_zeros new_ones new_full empty_like zeros_like ones_like full_like "
@@ -33,7 +33,7 @@ _COPIES = frozenset("clone _to_copy repeat copy_".split())
 """Operators of which the result is filled if their tensors are."""
 
 
-class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Construction(OperatorMode):  # type: ignore[no-untyped-call]
     """Watches one constructor.
 
     Args:
@@ -42,7 +42,7 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, hidden: str | None, given: Mapping[int, torch.Tensor]):
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._hidden = hidden
         self._given = given
         self._counts: Counter[tuple[int, ...]] = Counter()
@@ -198,10 +198,6 @@ class Construction(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for storage in inputs & self._held.keys():
                 tensor, values = self._held[storage]
                 tensor.copy_(values)
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # the decorator that keeps torch.compile out would import it, which takes a second
 
 
 def _shape_drawn(args: tuple[Any, ...]) -> tuple[int, ...]:

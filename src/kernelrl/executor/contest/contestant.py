@@ -7,6 +7,7 @@ reference runs in a process of the same kind, so that both are timed alike.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import mmap
 import os
@@ -34,12 +35,14 @@ from kernelrl.executor.contest.closed_pages import (
 )
 from kernelrl.executor.contest.construction import Construction
 from kernelrl.executor.contest.descriptors import close_others
+from kernelrl.executor.contest.drawing import Further
 from kernelrl.executor.contest.gpu import Gpu, library_share
 from kernelrl.executor.contest.inputs import Inputs
 from kernelrl.executor.contest.launches import recorded_launches
 from kernelrl.executor.contest.operator_record import OperatorRecord
 from kernelrl.executor.contest.state import read_settings, read_state
 from kernelrl.executor.contest.text_module import explain, import_text
+from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.contest.values import literal, tensor_of, value_at
 from kernelrl.executor.contest.watching import in_own_memory, watch_bounds
 from kernelrl.executor.legality.reading import read
@@ -69,7 +72,7 @@ class Contestant:
         self.empty = torch.empty(0)
         self.num_outputs = 0  # of the last call
         self.called = False
-        route_builds(self._build)
+        self.handed_over = route_builds(self._build)
 
     def rehearse(self) -> None:
         """Touch the memory that every candidate will: after a fork, the first write to each page copies it."""
@@ -189,7 +192,7 @@ class Contestant:
         Args:
             recorded: note library operators and Triton's launches.
             profiled: on a GPU, measure the operators' share of the time, which takes long.
-            compared: note which operators change nothing, see `OperatorRecord`.
+            compared: note which operators change nothing, see `OperatorRecord`, and with what they compare.
         """
         seen: dict[str, Any] = {}
         reply = self._answer(
@@ -223,16 +226,22 @@ class Contestant:
 
     def _recorded_call(self, seen: dict[str, Any], profiled: bool, compared: bool) -> Any:
         self.note.clear()
-        with OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
+        before = self.handed_over.count
+        thresholds = Thresholds(self.model) if compared else contextlib.nullcontext()
+        with thresholds, OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
             if self.gpu is not None and profiled:
                 outputs, seen["library_share"] = library_share(lambda: self.model(*self.args))
             else:
                 outputs = self.model(*self.args)
                 if self.gpu is not None:
                     self.gpu.finish()
+        if numbers := self.handed_over.count - before:  # as `item()` would
+            record.counts["aten::_local_scalar_dense"] += numbers
         seen.update(operators=dict(record.counts), launches=launches)
         if compared:
             seen["idle"] = sorted(record.counts.keys() - record.changing)
+        if isinstance(thresholds, Thresholds):
+            seen["thresholds"] = thresholds.found()
         return outputs
 
     def do_threads(self, number: int) -> dict[str, Any]:
@@ -269,17 +278,28 @@ class Contestant:
         return reply
 
     def do_inputs(
-        self, seed: int, sizes: dict[str, int], distribution: Distribution | Literal["task"], keyed: bool
+        self,
+        seed: int,
+        sizes: dict[str, int],
+        distribution: Distribution | Literal["task"],
+        keyed: bool,
+        further: dict[str, Any],
+        other_seed: int | None = None,
     ) -> dict[str, Any]:
         """Draw inputs by the task's own `get_inputs()`, with other values for some of the module's constants.
 
-        With a hidden distribution, what it draws has that distribution. The answer counts the draws.
+        With a hidden distribution, what it draws has that distribution. The answer counts the draws, and names those
+        that are inputs as they are (`plain_draws`).
 
         Args:
             keyed: seeds that the task sets itself are without effect.
+            further: what draws hold beside the distribution, see `drawing.Further`.
+            other_seed: of generators that are not PyTorch's; None: `seed`.
         """
-        self.drawn, drawing = self.inputs_of_task.draw(seed, sizes, distribution, keyed)
-        return self._report(self.drawn) | {"num_drawn": drawing.num_drawn, "num_redrawn": drawing.num_redrawn}
+        self.drawn, drawing = self.inputs_of_task.draw(seed, sizes, distribution, keyed, Further(**further), other_seed)
+        report = self._report(self.drawn)
+        plain = drawing.plain.reach(self.held[-1])
+        return report | {"num_drawn": drawing.num_drawn, "num_redrawn": drawing.num_redrawn, "plain": plain}
 
     def do_demand(self, seeds: list[int], parameters: bool, budget_s: float) -> dict[str, Any]:
         """What every program that does this task must read and compute, see `demand`."""

@@ -8,23 +8,40 @@ well-behaved on them is found out by running it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
 
 from kernelrl.executor.api import Distribution
 
-Variation = Literal["others", "part", "within", "reorder"]
+Variation = Literal["short", "others", "part", "within", "reorder"]
 """How an input that the task makes constant varies, see `VARIATIONS`."""
 LARGE = 100.0
 TINY = 1e-6
 SOME = 0.05
 """Share of the values that are not finite."""
+CLASSES = 4
+"""Of the places of NaN, see `with_nan`."""
 WIDEST = 8.0
 """Decimal logarithm of the largest magnitude among values of all magnitudes; that of the smallest is as far below 0."""
 DENORMAL = 1e-40
 """Below the smallest normal float32."""
+OUTER, OUTERMOST = 3.0, 8.0
+"""Distance of values outside the interval of a draw, in units of its larger end up to 1, and the largest of them.
+
+What is computed by way of exp(2 x), as tanh often is, does not overflow there.
+"""
+FAR, FARTHER = 4.0, 6.0
+"""Between these are values far from zero: a gate of them stays open, or closed, over many steps."""
+OUTLIER = 8.0
+"""What is at the end of values that are tiny otherwise: who leaves the end out has another largest magnitude."""
+NO_FLOAT = 1 << 25
+"""From here on float32 does not have every integer."""
+EVEN = 8
+"""One in so many rows is all zero."""
+MIXED = 0.125
+"""Share of the values that are numbers with which the task compares."""
 
 
 def redraw(
@@ -98,6 +115,101 @@ def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) ->
     return (new.sort().values if _ascends(drawn) else new).to(drawn.dtype)
 
 
+def leave(
+    name: str, drawn: torch.Tensor, generator: torch.Generator, support: tuple[float, float], factor: float = 1.0
+) -> torch.Tensor:
+    """Values outside the interval from which they were drawn, whose mean is well away from zero.
+
+    Args:
+        name: one of `LEAVING`: `normal` leaves some values as they are, a fifth becomes negative and a quarter larger
+            than the interval; `uniform` makes all of them negative.
+        drawn: what the task drew.
+        generator: source of randomness.
+        support: the interval.
+        factor: by what distances from the interval are multiplied, where values are scaled afterwards.
+    """
+    size = max(map(abs, support))
+    values = drawn.double()
+    if name == "uniform":
+        return (-values.abs()).to(drawn.dtype)
+    coins = torch.rand(values.shape, generator=generator, dtype=values.dtype)
+    outer = torch.randn(values.shape, generator=generator, dtype=values.dtype).abs_().mul_(OUTER)
+    outer = outer.clamp_(max=OUTERMOST).mul_(min(size, 1.0, factor))
+    return torch.where(coins < 0.2, -outer, torch.where(coins < 0.45, size + outer, values)).to(drawn.dtype)
+
+
+def far(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Values far from zero. Along all dimensions but the last of three, the first of two, they have one sign."""
+    signed = {1: (), 2: (0,)}.get(values.dim(), (values.dim() - 1,))
+    form = [size if dim in signed else 1 for dim, size in enumerate(values.shape)]
+    signs = (torch.rand(form, generator=generator) < 0.5).to(values.dtype) * 2 - 1
+    if bool((signs == signs.flatten()[:1]).all()):  # both signs are there
+        signs = signs * torch.where(torch.arange(values.numel()).reshape(values.shape) < values.numel() / 2, 1, -1)
+    spread = torch.rand(values.shape, generator=generator, dtype=torch.float64).to(values.dtype)
+    return signs * (FAR + (FARTHER - FAR) * spread)
+
+
+def with_outliers(values: torch.Tensor, least: float, most: float) -> torch.Tensor:
+    """The same values with `most` at the end and `least` before it."""
+    new = values.clone(memory_format=torch.contiguous_format).flatten()
+    new[-1:] = most
+    new[-2:-1] = least
+    return new.reshape(values.shape)
+
+
+def with_nan(drawn: torch.Tensor, generator: torch.Generator, number: int) -> torch.Tensor:
+    """The same values with some NaN, which up to four draws of one shape have at places of their own.
+
+    Args:
+        drawn: of any shape.
+        generator: source of randomness.
+        number: of the draw.
+    """
+    places = (
+        torch.arange(drawn.numel()).mul_(2654435761).bitwise_right_shift_(16).remainder_(CLASSES).reshape(drawn.shape)
+    )
+    chosen = torch.rand(drawn.shape, generator=generator) < CLASSES * SOME
+    return drawn.masked_fill((places == number % CLASSES) & chosen, torch.nan)
+
+
+def with_even_rows(values: torch.Tensor, generator: torch.Generator, zero: float, top: float | None) -> torch.Tensor:
+    """The same values but for some rows that hold one number alone, and a part along the first of three dimensions.
+
+    Args:
+        values: of any shape; without two rows they stay.
+        generator: source of randomness.
+        zero: number of one in eight rows, and at least of one.
+        top: number of as many others, where there are more than two rows; None: of none.
+    """
+    if values.dim() < 2 or not values.numel() or values.numel() == values.shape[-1]:
+        return values
+    rows = values.reshape(-1, values.shape[-1]).clone()
+    order = torch.randperm(len(rows), generator=generator)
+    count = max(1, len(rows) // EVEN)
+    if top is not None and len(rows) > 2:
+        rows[order[count : 2 * count]] = top
+    rows[order[:count]] = zero
+    new = rows.reshape(values.shape)
+    if values.dim() > 2 and len(new) > 1:
+        new[int(torch.randint(len(new), (), generator=generator))] = zero
+    return new
+
+
+def with_numbers(
+    values: torch.Tensor, numbers: Sequence[float], generator: torch.Generator, rest: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The same values with an eighth of them replaced by some of these numbers, and half of the others by `rest`."""
+    coins = torch.rand(values.shape, generator=generator)
+    which = torch.randint(len(numbers), values.shape, generator=generator)
+    mixed = values if rest is None else torch.where(coins > (1 + MIXED) / 2, rest.to(values.dtype), values)
+    return torch.where(coins < MIXED, torch.tensor(numbers, dtype=values.dtype)[which], mixed)
+
+
+def below(high: float, dtype: torch.dtype) -> float:
+    """The largest number below another one."""
+    return float(torch.nextafter(torch.tensor(high, dtype=dtype), torch.tensor(-torch.inf, dtype=dtype)))
+
+
 def part(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Other ascending integers between the first and the last one: offsets at which parts of other lengths begin."""
     first, last, num_between = int(drawn[0]), int(drawn[-1]), drawn.numel() - 2
@@ -116,7 +228,18 @@ def reorder(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return drawn[torch.randperm(drawn.shape[0], generator=generator)]
 
 
+def shorten(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A fifth of equal positive integers become any smaller one, and one of them 1: short lengths."""
+    value = int(drawn.flatten()[0])
+    new = torch.randint(1, value + 1, drawn.shape, generator=generator).to(drawn.dtype)
+    mixed = torch.where(torch.rand(drawn.shape, generator=generator) < 0.2, new, drawn)
+    mixed = mixed.contiguous()
+    mixed.view(-1)[int(torch.randint(drawn.numel(), (), generator=generator))] = 1
+    return mixed
+
+
 VARIATIONS: dict[Variation, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
+    "short": shorten,
     "others": vary,
     "part": part,
     "within": within,
@@ -131,6 +254,8 @@ def variations(drawn: torch.Tensor) -> list[Variation]:
         found += ["part"] if int(drawn[-1] - drawn[0]) >= drawn.numel() else []
     if drawn.is_floating_point() and bool(((drawn >= 0) & (drawn <= 1)).all()):
         found.append("within")
+    if not drawn.is_floating_point() and drawn.numel() > 1 and bool((drawn == drawn.flatten()[0]).all()):
+        found[:0] = ["short"] if int(drawn.flatten()[0]) > 1 else []
     return found + (["reorder"] if drawn.dim() and bool((drawn != drawn[:1]).any()) else [])
 
 
@@ -226,6 +351,10 @@ DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torc
     "nan": _nan,
     "infinite": _infinite,
 }
+LEAVING = ("normal", "uniform")
+"""Those that say nothing within an interval, and in which values may leave it."""
+WILD = ("uniform", "tiny")
+"""Those that may hold values far from zero, or outliers at the end."""
 NOT_FINITE = ("nan", "infinite")
 """Those for tasks that say what becomes of such values."""
 UNORDERED = ("constant", "ties", "zeros")
@@ -242,7 +371,15 @@ def _extremes(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.where(torch.rand(drawn.shape, generator=generator) < 0.5, drawn.min(), drawn.max())
 
 
-_INTEGERS = {"constant": _one_integer, "ties": _extremes}
+def _neighbours(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+    """Numbers so large that float32 does not tell them apart, some of them equal; None: the task draws no such."""
+    least, most = int(drawn.min()), int(drawn.max())
+    if most < NO_FLOAT:
+        return None
+    return (most - torch.randint(drawn.numel(), drawn.shape, generator=generator)).clamp_(min=least)
+
+
+_INTEGERS = {"constant": _one_integer, "ties": _extremes, "large": _neighbours}
 
 
 def _fold(new: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> torch.Tensor:

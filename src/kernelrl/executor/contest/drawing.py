@@ -6,20 +6,44 @@ its draws keeps its structure: triangular, symmetric, positive definite, one-hot
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor.api import Distribution
+from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.distributions import redraw
+from kernelrl.executor.contest.operator_mode import OperatorMode
+from kernelrl.executor.contest.plain_draws import PlainDraws, Range
 
 _UNIT = ("rand", "rand_like")
 _UNBOUNDED = tuple("randn randn_like normal normal_ exponential_ log_normal_ cauchy_ _standard_gamma".split())
+_UNIFORM = ("uniform", "uniform_")
 _INTEGERS = ("randint", "randint_like", "random_")
+_COINS = ("bernoulli", "bernoulli_")
 
 
-class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+@dataclass(frozen=True)
+class Further:
+    """What draws of a hidden distribution hold beside it, if the reference bears that."""
+
+    beyond: Sequence[tuple[int, float]] = ()
+    """The draws that leave the interval of their operator, or may, see `PlainDraws.reach`."""
+    floats: Sequence[float] = ()
+    integers: Sequence[int] = ()
+    """Numbers that are mixed in where the operator could have drawn them."""
+    ends: bool = False
+    """A large and a small number are at the end."""
+    far: bool = False
+    """Where no interval is drawn from, values are far from zero, with one sign along most dimensions."""
+    rows: bool = False
+    """Some rows are all zero, of masks all false or all true."""
+
+
+class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
     """While it is active, draws have values of the named distribution, within the range of the operator that draws.
 
     Permutations, Bernoulli draws and samples without replacement stay as they are: their values are a structure. A
@@ -28,49 +52,114 @@ class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Args:
         distribution: its name; `task`: the task's own.
         seed: of the values.
+        further: what they hold beside it.
     """
 
-    def __init__(self, distribution: Distribution | Literal["task"], seed: int):
-        super().__init__()  # type: ignore[no-untyped-call]
+    def __init__(self, distribution: Distribution | Literal["task"], seed: int, further: Further | None = None):
+        super().__init__()
         self._distribution = distribution
+        self._further = further or Further()
         self._state = torch.Generator().manual_seed(seed).get_state()
         self._generator = torch.Generator().manual_seed(seed)
         self.num_drawn = 0
         """Number of draws seen."""
+        self._num_with_nan = 0
         self.num_redrawn = 0
         """Number of draws that have other values than the task's own."""
+        self.plain = PlainDraws()
+        """Of draws from an interval, in a run on the task's own distribution."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            if self._distribution == "task":
+                self.plain.follow(func, args, kwargs, result)
+            return result
         torch.set_rng_state(self._state)
         drawn = func(*args, **{name: None if name == "generator" else value for name, value in kwargs.items()})
         self._state = torch.get_rng_state()
         if not isinstance(drawn, torch.Tensor):
             return drawn
         self.num_drawn += 1
-        if self._distribution == "task":
-            return drawn
         name = func._schema.name.removeprefix("aten::")
-        if name in _UNBOUNDED:
-            new = redraw(self._distribution, drawn, self._generator)
-        elif name in _INTEGERS:
-            new = redraw(self._distribution, drawn.long(), self._generator)
-        elif name in _UNIT:
-            new = redraw(self._distribution, drawn, self._generator, support=(0.0, 1.0))
-        elif name in ("uniform_", "uniform"):
-            low = args[1] if len(args) > 1 else kwargs.get("from", 0.0)
-            high = args[2] if len(args) > 2 else kwargs.get("to", 1.0)
-            support = float(low), float(high)
-            new = redraw(self._distribution, drawn, self._generator, support=support)
-        else:
+        support = _support(name, func, args, kwargs)
+        if self._distribution == "task":
+            if support is not None and drawn.is_floating_point():
+                self.plain.begin(drawn, self.num_drawn, support)
             return drawn
+        new = self._redraw(self._distribution, name, drawn, support)
         if new is not None:
-            self.num_redrawn += 1
+            self.num_redrawn += name not in _COINS
             drawn.copy_(new)
         return drawn
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # the decorator that keeps torch.compile out would import it, which takes a second
+    def _redraw(
+        self, distribution: Distribution, name: str, drawn: torch.Tensor, support: Range | None
+    ) -> torch.Tensor | None:
+        """Other values, with what they hold beside the distribution; None: the drawn ones stay."""
+        if not drawn.numel():
+            return None
+        if name in _COINS:
+            return distributions.with_even_rows(drawn, self._generator, 0.0, 1.0) if self._further.rows else None
+        if name in _INTEGERS:
+            return self._redraw_integers(distribution, drawn, support)
+        if name in _UNIT + _UNBOUNDED + _UNIFORM:
+            return self._redraw_floats(distribution, drawn, support)
+        return None
+
+    def _redraw_integers(
+        self, distribution: Distribution, drawn: torch.Tensor, support: Range | None
+    ) -> torch.Tensor | None:
+        further, generator = self._further, self._generator
+        new = redraw(distribution, drawn.long(), generator)
+        if support is None:
+            return new
+        if further.rows and support[1] - support[0] == 2:
+            return distributions.with_even_rows(drawn, generator, support[0], support[0] + 1)
+        numbers = [each for each in further.integers if support[0] <= each < support[1]]
+        if not numbers:
+            return new
+        return distributions.with_numbers(drawn if new is None else new, numbers, generator, rest=drawn)
+
+    def _redraw_floats(
+        self, distribution: Distribution, drawn: torch.Tensor, support: Range | None
+    ) -> torch.Tensor | None:
+        further, generator = self._further, self._generator
+        factor = dict(further.beyond).get(self.num_drawn)
+        if factor is not None and support is not None and distribution in distributions.LEAVING:
+            return distributions.leave(distribution, drawn, generator, support, factor)
+        negative = support is None and bool((drawn < 0).any())
+        if further.far and negative:
+            return distributions.far(drawn, generator)
+        if distribution == "nan":
+            self._num_with_nan += 1
+            return distributions.with_nan(drawn, generator, self._num_with_nan)
+        new = redraw(distribution, drawn, generator, support)
+        if further.ends and new is not None:
+            outlier = distributions.OUTLIER
+            low, high = support or (-outlier if negative else float(drawn.min()), outlier)
+            most = distributions.below(high, drawn.dtype)
+            return distributions.with_outliers(new, min(max(low / 2, low), most), most)
+        if further.rows and (support is None or support[0] <= 0.0 < support[1]):
+            mask = factor is None and support is not None  # what is compared: a row all true or all false
+            top = distributions.below(support[1], drawn.dtype) if mask and support is not None else None
+            return distributions.with_even_rows(drawn if new is None else new, generator, 0.0, top)
+        low, high = (-math.inf, math.inf) if factor is not None or support is None else support
+        low = max(low, 0.0) if support is None and float(drawn.min()) >= 0.0 else low  # no normal draw
+        numbers = [each for each in further.floats if low <= each < high]
+        return distributions.with_numbers(drawn if new is None else new, numbers, generator) if numbers else new
+
+
+def _support(name: str, func: Any, args: Any, kwargs: Any) -> Range | None:
+    """The half-open interval from which an operator draws; None: it has no such, or is not known."""
+    if name in _UNIT:
+        return 0.0, 1.0
+    if name in _UNIFORM:
+        low = args[1] if len(args) > 1 else kwargs.get("from", 0.0)
+        high = args[2] if len(args) > 2 else kwargs.get("to", 1.0)
+        return float(low), float(high)
+    if name in ("randint", "randint_like"):
+        first = args[name == "randint_like" :]
+        return (first[0], first[1]) if func._overloadname.startswith("low") else (0, first[0])
+    return None

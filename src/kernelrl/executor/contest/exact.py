@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelrl.executor import wire
-from kernelrl.executor.contest.rounding import NARROW, Precisions, Rounding
+from kernelrl.executor.contest.operator_mode import OperatorMode
+from kernelrl.executor.contest.rounding import Precisions, Rounding, stay_in_float64
 
 _FIRST = frozenset("max min argmax argmin".split())
 """Operators that choose by the order of values, and of equal values the first (as PyTorch documents)."""
@@ -45,11 +45,11 @@ class Choice:
     """How far rounding moves each of the values. Below the smallest normal number it may be zero."""
 
 
-class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Choices(OperatorMode):  # type: ignore[no-untyped-call]
     """While it is active, notes what operators choose by the order of values."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._noted: list[tuple[torch.Tensor, torch.Tensor, int | None, bool, bool]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -78,10 +78,6 @@ class Choices(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         return [_choice(*each, tiny) for each in self._noted]
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # the decorator that keeps torch.compile out would import it, which takes a second
-
 
 def _choice(
     values: torch.Tensor, chosen: torch.Tensor, dim: int | None, first: bool, running: bool, tiny: float
@@ -95,21 +91,11 @@ def _choice(
     return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, move)
 
 
-class InFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class InFloat64(OperatorMode):  # type: ignore[no-untyped-call]
     """While it is active, float64 stays float64, though a reference converts to another precision."""
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        to = (kwargs or {}).get("dtype")
-        if func._schema.name == "aten::_to_copy" and args[0].dtype == torch.float64 and to in NARROW:
-            kwargs = kwargs | {"dtype": torch.float64}
-        return func(*args, **(kwargs or {}))
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # the decorator that keeps torch.compile out would import it, which takes a second
+        return func(*args, **stay_in_float64(func, args, kwargs or {}))
 
 
 @dataclass
@@ -160,7 +146,7 @@ def compute(model: Any, args: Any, precision: torch.dtype, changed: Sequence[int
 
     def run(times: float) -> tuple[list[torch.Tensor], list[Choice], bool]:
         rounded: list[torch.Tensor] = []
-        with InFloat64(), Rounding(precision, native, times) as rounding, Choices() as roundly:
+        with Rounding(precision, native, times) as rounding, Choices() as roundly:
             wire.flatten(call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double)), rounded)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
         return distances, roundly.found(tiny), rounding.jumps

@@ -22,10 +22,12 @@ from kernelrl.executor.confinement.sandbox import (
     Limits,
     clock_pages,
     confine,
+    enter_network_of_its_own,
     leave_network,
     system_paths,
     tie_to_parent,
 )
+from kernelrl.executor.confinement.system_calls import filter_profiler
 
 if __name__ == "__main__":
     leave_network()  # which only a process of one thread can: importing torch starts another
@@ -44,6 +46,9 @@ it takes a third of a second, too long for an executor that judges a candidate o
 """
 RUNTIME_OF_MODULES = ("libgomp.so.1", "libmvec.so.1", "libatomic.so.1")
 """Libraries that compiled modules need; a candidate's process cannot load any that is not loaded already."""
+OF_A_PROGRAM = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH")
+"""Environment variables that a profiled program needs: which device it may use, and where kernelrl is."""
+NOT_CONFINED = "a profiler runs only where it can be confined (see `kernelrl doctor`)"
 _HUGE_PAGE = 2 << 20
 _MADV_COLLAPSE = 25
 _LIBC = ctypes.CDLL(None)
@@ -141,22 +146,33 @@ def _compile(
     memory_bytes: int,
     file_bytes: int,
     cpu_s: float,
+    profiled: bool,
 ) -> None:
-    """Run a compiler on untrusted text: it may read headers and write to its own folder, and nothing else."""
+    """Run a compiler on untrusted text: it may read headers and write to its own folder, and nothing else.
+
+    A profiler, which runs the text's kernels, has the device too, an empty folder in memory in place of its own, a
+    network that reaches nobody else, and a filter of system calls; where that cannot be had it does not run.
+    """
     tie_to_parent()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.closerange(3, 4096)
-    os.chdir(folder)
-    confine(
+    if profiled:
+        enter_network_of_its_own()
+    layers = confine(
         Path(folder),
         Limits(memory_bytes, file_bytes),
         tuple(readable),
         may_exec=True,
         own_processes=True,
         filtered=False,
+        bounded=profiled,
+        cuda=profiled,
     )
+    os.chdir(folder)
+    if profiled and not ({"namespaces", "landlock"} <= {*layers} and os.path.ismount(folder)):
+        raise RuntimeError(NOT_CONFINED)
     cpu_limit = math.ceil(cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 5))  # of each of its processes
     compiler = os.fork()
@@ -164,6 +180,10 @@ def _compile(
         os._exit(os.waitstatus_to_exitcode(os.waitpid(compiler, 0)[1]) & 0xFF)
     tie_to_parent()
     environment = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": folder, "HOME": folder, "LC_ALL": "C"}
+    if profiled:
+        if not filter_profiler():
+            raise RuntimeError(NOT_CONFINED)
+        environment |= {name: os.environ[name] for name in OF_A_PROGRAM if name in os.environ}
     os.execvpe(command[0], command, environment)
 
 

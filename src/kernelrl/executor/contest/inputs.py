@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from types import ModuleType
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest.drawing import Drawing
+from kernelrl.executor.contest.drawing import Drawing, Further
 
 
 class Inputs:
@@ -25,7 +27,13 @@ class Inputs:
         self._shown: dict[str, Any] = {}  # the module's constants as written, of those that have had other values
 
     def draw(
-        self, seed: int, sizes: dict[str, int], distribution: Distribution | Literal["task"], keyed: bool
+        self,
+        seed: int,
+        sizes: dict[str, int],
+        distribution: Distribution | Literal["task"],
+        keyed: bool,
+        further: Further,
+        other_seed: int | None = None,
     ) -> tuple[tuple[Any, ...], Drawing]:
         """Inputs, and what was drawn for them; see `Contestant.do_inputs`."""
         namespace = vars(self._module)
@@ -33,7 +41,8 @@ class Inputs:
             self._shown.setdefault(name, namespace[name])
         namespace.update(self._shown | sizes)
         torch.manual_seed(seed)
-        drawing = Drawing(distribution, seed)
+        _seed_others(seed if other_seed is None else other_seed)
+        drawing = Drawing(distribution, seed, further)
         with drawing if keyed else contextlib.nullcontext():
             return self._call(), drawing
 
@@ -41,8 +50,15 @@ class Inputs:
         """Inputs of the sizes that the task shows."""
         vars(self._module).update(self._shown)
         torch.manual_seed(seed)
+        _seed_others(seed)
         return self._call()
 
     def _call(self) -> tuple[Any, ...]:
         inputs: tuple[Any, ...] = wire.map_tensors(tuple(self._module.get_inputs()), torch.Tensor.cpu)
         return inputs
+
+
+def _seed_others(seed: int) -> None:
+    """Seed the generators beside PyTorch's."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)

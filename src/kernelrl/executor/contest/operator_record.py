@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.processes.note import Note, describe_operator
 
 THROUGH = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
@@ -19,7 +19,7 @@ SOME = 4096
 """Elements that are looked at first."""
 
 
-class OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperatorRecord(OperatorMode):  # type: ignore[no-untyped-call]
     """Counts the operators that reach PyTorch's dispatcher.
 
     Args:
@@ -29,7 +29,7 @@ class OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, note: Note, compared: bool = False) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.counts: Counter[str] = Counter()
         self.changing: set[str] = set()
         self.note = note
@@ -44,10 +44,6 @@ class OperatorRecord(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.compared and not _converts(before, result):
             self.changing.add(name)
         return result
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # the decorator that keeps torch.compile out would import it, which takes a second
 
 
 def _only_tensor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | None:

@@ -9,13 +9,14 @@ on the dtype, and on nothing that the machine does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.legality.operators import PLUMBING
 
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "addbmm": 1}
@@ -37,19 +38,32 @@ SOME = 64
 """Elements that are looked at first."""
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
+NUM_SIGNS = 1 << 16
+"""By so many the table of random signs is longer than a tensor."""
 _STEPS = frozenset("sign sgn round floor ceil trunc frac fmod remainder floor_divide heaviside bucketize".split())
 """Operators that jump, beside those that compare or convert to integers."""
 _TO_WHOLE = frozenset("sign sgn round floor ceil trunc heaviside floor_divide".split())
 """Operators that give whole numbers, which stay as they are."""
-_OF_WHOLE = frozenset("clamp clamp_min clamp_max minimum maximum where relu hardtanh neg abs add sub rsub mul".split())
-"""Operators that round nothing where operands and results are whole numbers that the precision has."""
+_SELECTING = frozenset(
+    "clamp clamp_min clamp_max minimum maximum fmin fmax amin amax where relu hardtanh threshold neg abs "
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d".split()
+)
+"""Operators that give some of their operands' values, or these with the other sign: nobody rounds them."""
+_ELEMENTWISE = frozenset("add sub rsub mul div fmod remainder".split())
+"""Operators that round nothing where operands and results are on the grid."""
+_MEANS = frozenset("mean avg_pool2d avg_pool3d".split())
+_SUMS = _MEANS | frozenset([*_PRODUCTS, "convolution", "cumsum", "sum"])
+"""Operators that round nothing where their terms are whole numbers and the result is on the grid."""
+_DIFFERENCES = frozenset("add sub rsub".split())
+GRID = 1 / 256
+"""Its multiples are in every precision what they are, as long as they fit."""
 
 
-class Precisions(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Precisions(OperatorMode):  # type: ignore[no-untyped-call]
     """While it is active, notes in which precision each operator computes."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.noted: list[tuple[str, torch.dtype, torch.dtype]] = []
         """Its name, the lowest precision among its operands, and that of its result."""
         self.widens = False
@@ -64,13 +78,9 @@ class Precisions(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.widens |= torch.finfo(after).eps < torch.finfo(before).eps
         return result
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # the decorator that keeps torch.compile out would import it, which takes a second
 
-
-class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While it is active, float64 operators round like those of another precision.
+class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
+    """While it is active, float64 operators round like those of another precision, and float64 stays float64.
 
     Args:
         dtype: that precision. Sums of 16-bit numbers are made in float32, as every library does.
@@ -80,7 +90,7 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, dtype: torch.dtype, native: Precisions | None = None, times: float = 1.0, seed: int = 0):
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._dtype = dtype
         self._times = times
         self._native = iter(native.noted if native else [])
@@ -89,38 +99,44 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.jumps = False
         """Whether an operator was seen whose result jumps where its operands move a little."""
         self._generator = np.random.default_rng(seed)
+        self._table = torch.empty(0)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        to = (kwargs or {}).get("dtype")
+        kwargs = stay_in_float64(func, args, kwargs or {})
+        narrowed = to if kwargs.get("dtype") is not to else None
         exact = func(*args, **kwargs) if func._schema.is_mutable else None
         base = func._schema.name.removeprefix("aten::").removesuffix("_")
         self.jumps |= base in _STEPS
         if func._schema.name not in PLUMBING:
-            name, dtype, to = next(self._native, ("", self._dtype, self._dtype))
+            name, dtype, of_result = next(self._native, ("", self._dtype, self._dtype))
             if name != func._schema.name:
-                self._native, dtype, to = iter(()), self._dtype, self._dtype
+                self._native, dtype, of_result = iter(()), self._dtype, self._dtype
             self._round_to(dtype)
-            self._result_unit = self._times * torch.finfo(to).eps / 2 if self._widens else 0.0
+            self._result_unit = self._times * torch.finfo(of_result).eps / 2 if self._widens else 0.0
         if func._schema.name in PLUMBING or torch.Tag.nondeterministic_seeded in func.tags:
             result = func(*args, **kwargs) if exact is None else exact
             if args and _is_float(args[0]) and isinstance(result, torch.Tensor) and result.dtype != args[0].dtype:
                 self.jumps = True
-            to = kwargs.get("dtype")
-            if exact is None and args and _is_float(args[0]) and to in NARROW:
-                self._round_to(to)
+            if narrowed is not None:
+                self._round_to(narrowed)
                 result = self._moved(result)
             return result
-        if base in _OF_WHOLE and self._are_whole([*args, *kwargs.values()]):
-            result = func(*args, **kwargs) if exact is None else exact
-            if self._are_whole([result]):
-                return result
+        if base in _SELECTING:
+            return func(*args, **kwargs) if exact is None else exact
         if exact is not None:
+            if base in _ELEMENTWISE and base != "div" and self._is_on_grid([*args, *kwargs.values()]):
+                return exact
             if _is_float(exact) and base not in _TO_WHOLE:
                 exact.copy_(self._moved(exact))
                 if (error := self._error_through_one(func, exact)) is not None:
                     exact.addcmul_(self._signs(exact), error)
             return exact
-        result = func(*(self._moved(item) if _is_float(item) else item for item in args), **kwargs)
+        certain = self._certain(func, base, args, kwargs)
+        if certain is not None and bool(certain[1].all()):
+            return certain[0]
+        moved = self._moved_off_grid if base in _STEPS else self._moved
+        result = func(*(moved(item) if _is_float(item) else item for item in args), **kwargs)
         if base in _TO_WHOLE:
             return result
         if base in _STATISTICS and (num_statistics := _as_tuple(result)[-1].numel()):  # batch norm may be given its own
@@ -134,18 +150,71 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if _is_float(result):
             signs = self._signs(result)
             if (error := self._sum_error(func, args, kwargs, result)) is not None:
-                result = result.addcmul(signs, error)
-            result = result.add(signs, alpha=self._tiny)
+                result.addcmul_(signs, error)
+            result.addcmul_(result != 0, signs, value=self._tiny)  # what no operand moves off zero is zero
             if self._result_unit:
-                result = result.addcmul(result, self._signs(result), value=self._result_unit)
+                result.addcmul_(result, self._signs(result), value=self._result_unit)
+            if certain is not None:
+                result = torch.where(certain[1], certain[0], result)
         return result
 
-    def _are_whole(self, items: Iterable[Any]) -> bool:
-        """Whether tensors among them have nothing but whole numbers that the precision has."""
+    def _certain(
+        self, func: Any, base: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """An operator's result, and which elements of it no program rounds; None: none, as far as is known.
+
+        These are sums whose terms are whole numbers and add up to what the precision has, in whatever order, and
+        results on the grid of operands on the grid. Where operands are equal, their difference is zero.
+        """
+        result: torch.Tensor
+        if not any(map(_is_float, args)):
+            return None
+        if base in _SUMS and self._is_on_grid([*args, *kwargs.values()], 1.0):
+            result = func(*args, **kwargs)
+            if not _is_float(result):
+                return None
+            divided_by = _divisor(base, args, result) if base in _MEANS else 1
+            most = _of_squares(func, args, kwargs).abs() * divided_by  # of whole t, |t| <= t²
+            exact = (most <= self._largest) & self._on_grid(result)
+            if divided_by > 1:  # some programs multiply by the reciprocal
+                sums = result * divided_by
+                reciprocal = torch.tensor(1 / divided_by, dtype=torch.float32, device=result.device)
+                exact &= (sums == sums.round()) & ((sums.float() * reciprocal).double() == result)
+            return result, exact
+        if base in _ELEMENTWISE:
+            result = func(*args, **kwargs)
+            if not _is_float(result) or not bool(self._on_grid(_few(result)).any()):
+                return None
+            exact = self._on_grid(result)
+            operands = [*args, *kwargs.values(), *(_reciprocal(args[1]) if base == "div" else [])]
+            for operand in operands:
+                if _is_float(operand):
+                    exact &= self._on_grid(operand)
+                elif isinstance(operand, float) and operand / GRID % 1:
+                    exact.zero_()
+            if base in _DIFFERENCES and all(map(_is_float, args[:2])) and not kwargs:
+                exact |= result == 0
+            return (result, exact) if bool(exact.any()) else None
+        return None
+
+    @property
+    def _largest(self) -> float:
+        """Up to here the precision has every whole number."""
+        return abs(self._times / self._unit) if self._unit else 0.0
+
+    def _on_grid(self, values: torch.Tensor, grid: float = GRID) -> torch.Tensor:
+        steps = values / grid
+        return (steps == steps.round()) & (steps.abs() <= self._largest)
+
+    def _is_on_grid(self, items: Iterable[Any], grid: float = GRID) -> bool:
+        """Whether all numbers among them, alone and in tensors, are on a grid. Some are looked at first."""
+        numbers = [item for item in items if isinstance(item, float)]
         tensors = [item for item in items if _is_float(item)]
-        some = all(torch.equal(item.flatten()[:SOME], item.flatten()[:SOME].round()) for item in tensors)
-        largest = abs(self._times / self._unit) if self._unit else 0.0
-        return some and all(bool(((item == item.round()) & (item.abs() <= largest)).all()) for item in tensors)
+        return (
+            all(number / grid % 1 == 0 for number in numbers)
+            and all(bool(self._on_grid(_few(item), grid).all()) for item in tensors)
+            and all(bool(self._on_grid(item, grid).all()) for item in tensors)
+        )
 
     def _round_to(self, dtype: torch.dtype) -> None:
         info = torch.finfo(dtype)
@@ -156,13 +225,12 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _sum_error(self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor) -> torch.Tensor | None:
         """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average."""
         name = func._schema.name.removeprefix("aten::")
-        squares = tuple(item.square() if _is_float(item) else item for item in args)
+
         if name in _PRODUCTS:
-            num_terms = args[_PRODUCTS[name]].shape[-1]
-            return _error(self._sum_unit, num_terms, func(*squares, **kwargs), result)
+            return _error(self._sum_unit, args[_PRODUCTS[name]].shape[-1], _of_squares(func, args, kwargs), result)
         if name == "convolution":
             num_terms = args[1].numel() // max(args[1].shape[1 if args[6] else 0], 1)
-            return _error(self._sum_unit, num_terms, func(*squares, **kwargs), result)
+            return _error(self._sum_unit, num_terms, _of_squares(func, args, kwargs), result)
         if (through_one := self._error_through_one(func, result)) is not None:
             return through_one
         error: torch.Tensor
@@ -174,9 +242,9 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         num_terms = args[0].numel() // max(result.numel(), 1) if args and _is_float(args[0]) else 1
         if name == "cumsum":
             steps = args[0].shape[args[1]] if args[0].dim() else 1
-            return _error(self._sum_unit, steps, func(*squares, **kwargs), result)
+            return _error(self._sum_unit, steps, _of_squares(func, args, kwargs), result)
         if name in ("sum", "mean"):
-            total = func(*squares, **kwargs) * (1 if name == "sum" else 1 / max(num_terms, 1))
+            total = _of_squares(func, args, kwargs) * (1 if name == "sum" else 1 / max(num_terms, 1))
             return _error(self._sum_unit, num_terms, total, result)
         if num_terms <= 1 or _selects(func, args, kwargs):
             return None
@@ -190,19 +258,54 @@ class Rounding(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _moved(self, values: torch.Tensor, units: float = 1.0) -> torch.Tensor:
         moved = values.addcmul(values, self._signs(values), value=units * self._unit)
-        return torch.where(values.isinf(), values, moved) if bool(moved.isnan().any()) else moved
+        return torch.where(values.isinf(), values, moved) if math.isnan(float(moved.sum())) else moved
+
+    def _moved_off_grid(self, values: torch.Tensor) -> torch.Tensor:
+        return torch.where(self._on_grid(values), values, self._moved(values))
 
     def _signs(self, like: torch.Tensor) -> torch.Tensor:
-        """±1 at random. Drawn as bits, which takes a tenth of the time of `bernoulli_`."""
-        coins = np.frombuffer(self._generator.bytes(-(-like.numel() // 8)), dtype=np.uint8)
-        signs = np.unpackbits(coins, count=like.numel()).astype(np.float64)
-        signs *= 2.0
-        signs -= 1.0
-        return torch.from_numpy(signs).reshape(like.shape).to(like.device)
+        """±1 at random: any part of a table that is longer. Drawn anew they would take most of the time."""
+        count = like.numel()
+        if len(self._table) < count + NUM_SIGNS or self._table.device != like.device:
+            coins = np.frombuffer(self._generator.bytes((count + NUM_SIGNS) // 8 + 1), dtype=np.uint8)
+            self._table = torch.from_numpy(np.unpackbits(coins)).to(like.device, torch.float64).mul_(2.0).sub_(1.0)
+        start = int(self._generator.integers(len(self._table) - count + 1))
+        return self._table[start : start + count].view(like.shape)
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # the decorator that keeps torch.compile out would import it, which takes a second
+
+def _of_squares(func: Any, args: tuple[Any, ...], kwargs: Any) -> torch.Tensor:
+    """What an operator gives of the squares of its operands."""
+    result: torch.Tensor = func(*(item.square() if _is_float(item) else item for item in args), **kwargs)
+    return result
+
+
+def _few(values: torch.Tensor) -> torch.Tensor:
+    """The first elements."""
+    if not values.dim() or not values.numel():
+        return values
+    row = values.flatten() if values.is_contiguous() else values[(0,) * (values.dim() - 1)]
+    return row[:SOME]
+
+
+def _reciprocal(divisor: Any) -> list[Any]:
+    """One over a divisor; nothing where that is infinite."""
+    if isinstance(divisor, torch.Tensor):
+        return [1 / divisor.double()]
+    return [1 / divisor] if divisor else []
+
+
+def _divisor(base: str, args: tuple[Any, ...], result: torch.Tensor) -> int:
+    """By what a mean divides the sum of its terms."""
+    if base == "mean":
+        return int(args[0].numel() // max(result.numel(), 1))
+    size = args[1] if len(args[1]) > 1 else [*args[1]] * int(base[-2])
+    return math.prod(size)
+
+
+def stay_in_float64(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments with which an operator leaves float64 as it is, though it should convert to less."""
+    narrows = func._schema.name == "aten::_to_copy" and _is_float(args[0]) and kwargs.get("dtype") in NARROW
+    return kwargs | {"dtype": torch.float64} if narrows else kwargs
 
 
 def _selects(func: Any, args: tuple[Any, ...], kwargs: Any) -> bool:

@@ -64,6 +64,7 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
         (str(modules),),
         may_exec=spec["may_exec"],
         filtered=spec["filtered"],
+        bounded=spec["filtered"],
         cuda=cuda,
         modules=modules if spec["candidate"] else None,
         sealed=spec["sealed"],

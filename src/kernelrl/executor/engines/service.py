@@ -24,8 +24,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
+from contextlib import closing, contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,6 +58,7 @@ from kernelrl.executor.confinement import sandbox  # noqa: E402
 from kernelrl.executor.engines.ahead import build_ahead  # noqa: E402
 from kernelrl.executor.judging.bound import Bounds  # noqa: E402
 from kernelrl.executor.judging.endings import PageLearnt  # noqa: E402
+from kernelrl.executor.judging.nsight import Profiler  # noqa: E402
 from kernelrl.executor.judging.referee import judge  # noqa: E402
 from kernelrl.executor.judging.reference import Reference  # noqa: E402
 from kernelrl.executor.judging.retest import Retest, add_costs  # noqa: E402
@@ -219,6 +220,11 @@ class Service:
             self.cache, self.scratch, self.forkserver, self.cores, settings.build_timeout_s, arch, limits
         )
         self.bounds = Bounds(self.cache, own, self.cores)
+        self.profiler = (
+            Profiler(self.forkserver, self.cores, self.scratch, shutil.which("ncu"), (self.cache,))
+            if settings.counters and self.on_gpu
+            else None
+        )
         self.retest = Retest(settings, self.bounds.measure_again)
         self.references = References(self._reference, self.cores)
         self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=settings.verdict_cache_mb << 20)
@@ -259,16 +265,24 @@ class Service:
             return _not_known(request, self.settings.device, "executor", f"{type(error).__name__}: {error}")
 
     def _judge(self, request: Request) -> Verdict:
+        profile = cache(self.profiler.profile) if self.profiler else None  # once, however often the kernel is judged
+
+        def look(reference: Callable[[], Reference]) -> Verdict:
+            parts = (
+                *(request, self.settings, reference, self._start, self.builder, self.library, self.cores),
+                *(self.bounds, profile),
+            )
+            for _ in range(MAX_LESSONS):
+                with contextlib.suppress(PageLearnt):
+                    return judge(*parts)
+            return judge(*parts, may_learn=False)
+
+        def look_again() -> Verdict:
+            with closing(self._reference(request.task)) as reference:
+                return look(lambda: reference)
+
         with self.references.of(request.task) as reference:
-            parts = request, self.settings, reference, self._start, self.builder, self.library, self.cores, self.bounds
-
-            def once() -> Verdict:
-                for _ in range(MAX_LESSONS):
-                    with contextlib.suppress(PageLearnt):
-                        return judge(*parts)
-                return judge(*parts, may_learn=False)
-
-            return self._on_this_machine(self.retest(request.task.digest, once))
+            return self._on_this_machine(self.retest(request.task.digest, partial(look, reference), look_again))
 
     def _on_this_machine(self, found: Verdict) -> Verdict:
         return found.model_copy(update={"machine": machine.fingerprint()})

@@ -65,7 +65,7 @@ class Job:
 
     @property
     def known(self) -> bool:
-        """Whether its verdict is recalled."""
+        """Whether nothing had to be done for its verdict: it is recalled, or there is no kernel."""
         return self.static == 0 and not self.runs
 
 

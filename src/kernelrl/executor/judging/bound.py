@@ -52,6 +52,8 @@ class Bound(NamedTuple):
     seconds: float
     work: Work
     """What takes so long."""
+    num_bytes: int
+    """Memory that must be read and written."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Peaks:
         if self.multiply:
             times["multiplying"] = STRASSEN * demand.flops / self.multiply
         work = max(times, key=times.__getitem__)
-        return Bound(times[work], work)
+        return Bound(times[work], work, size)
 
     def best(self, other: Peaks) -> Peaks:
         """The higher ones of two."""

@@ -56,6 +56,7 @@ class Expected:
         scaled: bool,
         moved: torch.Tensor | None = None,
         before: torch.Tensor | None = None,
+        computes: bool = False,
     ) -> Expected:
         """Bounds `exact ± tolerance`, held in the output's own width (at least float32).
 
@@ -82,6 +83,7 @@ class Expected:
             scaled: take the size of the outputs into account.
             moved: how far rounding moves each element; for booleans, whether it does. None: not known.
             before: the input that the output is a change of, if it is one.
+            computes: of other inputs the output is rounded, though of these it may happen to be exact.
         """
         atol, rtol = _tolerances(dtype, task)
         if not exact.is_floating_point():
@@ -102,7 +104,7 @@ class Expected:
         if not finite:
             error.masked_fill_(~known, 0.0)
         unit = _root_mean_square(centre) if scaled and task.atol is None else 1.0
-        selected = scaled and task.atol is None and _is_selected(exact, native)
+        selected = scaled and task.atol is None and not computes and _is_selected(exact, native)
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
             unit = 1.0

@@ -33,13 +33,16 @@ class _Exact:
     """See `exact.Exact`."""
 
 
-def expect(own: ReferenceProcess, case: Case, outputs: list[torch.Tensor]) -> list[compare.Expected]:
+def expect(
+    own: ReferenceProcess, case: Case, outputs: list[torch.Tensor], computed: list[bool]
+) -> list[compare.Expected]:
     """The bounds of a case on which the reference has just been called.
 
     Args:
         own: its process.
         case: the case.
         outputs: what it gave, and what it has made of the inputs that it changes.
+        computed: which of these it rounds on the task's own inputs.
     """
     in_float64 = own.settings.oracle == "float64"
     scaled = in_float64 and case.draw.distribution not in _UNSCALED
@@ -53,8 +56,11 @@ def expect(own: ReferenceProcess, case: Case, outputs: list[torch.Tensor]) -> li
             )
     moved = exact.moves or [None] * len(outputs)
     expected = []
-    for value, native, move, before in zip(exact.outputs, outputs, moved, befores(case, outputs), strict=True):
-        about = partial(compare.Expected.around, value, native, str(native.dtype), own.task, scaled, move)
+    each = zip(exact.outputs, outputs, moved, befores(case, outputs), computed, strict=True)
+    for value, native, move, before, computes in each:
+        about = partial(
+            compare.Expected.around, value, native, str(native.dtype), own.task, scaled, move, computes=computes
+        )
         bounds = about(before=before if scaled else None)
         expected.append(bounds if bounds.reliable or before is None else about())
     for number, indexed in exact.indexed.items():

@@ -16,7 +16,9 @@ from kernelrl.verdict import (
     Build,
     Conditions,
     Construction,
+    Counters,
     GpuBuild,
+    GpuCounters,
     Memory,
     ParameterSource,
     Speedup,
@@ -76,6 +78,10 @@ class Findings:
     bound_s: float | None = None
     bound_by: Literal["reading", "writing", "multiplying"] | None = None
     """Time below which no program can do it (in seconds)."""
+    bound_bytes: int | None = None
+    counters: Counters | None = None
+    gpu_counters: tuple[GpuCounters, ...] = ()
+    uncounted: str = ""
     checks: list[str] = field(default_factory=list)
     """See `Verdict.checks`."""
     final: bool = True
@@ -229,6 +235,7 @@ class Findings:
             speedup=speedup,
             bound_ms=None if self.bound_s is None else self.bound_s * 1e3,
             bound_by=self.bound_by,
+            bound_bytes=self.bound_bytes,
             uneven=uneven,
             draws=self.draws,
             compiled_ms=compiled_ms,
@@ -238,6 +245,9 @@ class Findings:
             conditions=conditions,
             coverage=self.coverage,
             memory=self.memory,
+            counters=self.counters,
+            gpu_counters=self.gpu_counters,
+            uncounted=self.uncounted,
             construction=self.construction,
             parameters=self.parameters,
             operators=self.operators,

@@ -22,6 +22,8 @@ _UNSTABLE = frozenset(
 _MAY_BE_STABLE = frozenset(("aten::sort", "aten::argsort"))
 _MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isinf nansum nanmedian".split())
 """Operators of tasks that say what becomes of NaN and infinity. Others are found out by trying one NaN."""
+_SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heaviside heaviside_".split())
+"""Operators that make a number of NaN, which is not documented (pytorch/pytorch#41245): no task says that by them."""
 _LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())
 """Operators that may write data in another order of dimensions, as `contiguous` and `reshape` do by `clone`."""
 
@@ -51,6 +53,8 @@ class Habits:
     buffers: set[str]
     """Names of its buffers. Others are a candidate's own, which it may write to."""
     reuses_outputs: bool
+    thresholds: dict[str, Any]
+    """What it compares its data with, see `Thresholds.found`."""
 
     def bears(self, distribution: str) -> bool:
         """Whether inputs of that distribution say something about the task."""
@@ -74,7 +78,11 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
     if "random numbers" in changes_state:
         _check_draws(own, layout, image)
     minds_not_finite = bool(_MINDS_NOT_FINITE & operators) or (
-        not changes_state and "NaN" not in not_finite and _replaces_nan(own, native, layout, image)
+        not changes_state
+        and "NaN" not in not_finite
+        and not _SWALLOWS_NAN & operators
+        and not native["thresholds"]["makes_places"]  # of NaN any
+        and _replaces_nan(own, native, layout, image)
     )
     sorts, determined = know_choices(own, image, native["tensors"]) if choosing else (False, False)
     return Habits(
@@ -88,6 +96,7 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
         changes_state=changes_state,
         buffers=set(before["buffers"]),
         reuses_outputs=any(first["pointer"] == second["pointer"] for first, second in pairs),
+        thresholds=native["thresholds"],
     )
 
 
@@ -116,9 +125,9 @@ def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[st
     if not places or any(not dtype.is_floating_point and dtype != torch.bool for dtype in dtypes):
         return False
     image = image.clone()
-    for place in places:
+    for number, place in enumerate(places):  # at other places of each: one may take the other's place
         values = image[span_of(place)].view(wire.DTYPES[place["dtype"]])
-        values[len(values) // 2] = torch.nan
+        values[(len(values) // 2 + number) % len(values)] = torch.nan
     try:
         outputs = own.outputs(own.call(layout, image))
     except TaskError:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,13 +13,31 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
-from kernelrl.executor.contest.distributions import Variation
+from kernelrl.executor.contest.distributions import LEAVING, Variation
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
 
 _ALIGNMENT = 64
+_OTHER_GENERATORS = re.compile(r"\b(numpy|random)\b")
+_UNFOLLOWED = re.compile("numpy|tolist")
+"""By these a tensor's values leave PyTorch's operators, and what is made of them is not seen."""
+_ANOTHER = 1 << 20
+"""Inputs from which equal parts of others take their values have numbers beyond all others."""
 _REAL = "; pass complex numbers as torch.view_as_real(…), and make them of it in forward"
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Equal parts of one input along a dimension."""
+
+    number: int
+    """Of the input."""
+    dim: int
+    size: int
+    """Number of indices of a part, or of equal ones in turn."""
+    in_turn: bool
+    """Equal are indices in turn (`repeat_interleave`), and not parts in turn (`repeat`)."""
 
 
 class Images:
@@ -39,6 +60,22 @@ class Images:
         """Draws in which they do not, because the reference fails."""
         self.twins: list[tuple[int, int]] = []
         """Pairs of inputs that the task makes equal and that are drawn apart, by their numbers."""
+        self.copies: list[Copies] = []
+        """Equal parts of inputs that are drawn apart."""
+        self.plain: list[tuple[int, float]] = []
+        """Draws whose values are inputs as they are, see `PlainDraws.reach`."""
+        self.beyond: list[tuple[int, float]] = []
+        """Those of them that may leave the interval of their operator."""
+        self.kept: dict[str, list[tuple[int, float]]] = {}
+        """Where the reference does not bear all of these: which it bears, by distribution."""
+        self.thresholds: dict[str, Any] | None = None
+        """What the reference compares its data with (`Thresholds.found`); None: hidden distributions hold nothing more.
+        """
+        self.tame: set[Distribution] = set()
+        """Distributions without values far from zero or outliers, because the reference does not bear these."""
+        self.near: set[Distribution] = set()
+        """Distributions that hold nothing more, because the reference does not bear it."""
+        self._foreign: list[bool] = []
 
     def find_varying(self, first: torch.Tensor, layout: dict[str, Any]) -> None:
         """Compare the first image with another one."""
@@ -46,6 +83,47 @@ class Images:
         spans = [span_of(place) for place in layout["tensors"]]
         self.varying = [not torch.equal(first[span], second[span]) for span in spans]
         self.draws_nothing = not any(self.varying)
+        self._foreign = [False] * len(spans)
+        if _OTHER_GENERATORS.search(self._own.task.source):
+            question = self.question(Draw(0), {})
+            other = self.of(layout, self._own.ask(question | {"other_seed": question["seed"] ^ 1}))
+            self._foreign = [not torch.equal(first[span], other[span]) for span in spans]
+
+    def learn(self, plain: list[tuple[int, float]], thresholds: dict[str, Any]) -> None:
+        """From now on hidden distributions hold more than the task's own draws do.
+
+        Args:
+            plain: draws whose values are inputs as they are, see `PlainDraws.reach`.
+            thresholds: what the reference compares its data with, see `Thresholds.found`.
+        """
+        self.thresholds = thresholds
+        self.plain = [] if _UNFOLLOWED.search(self._own.task.source) else plain
+        self.beyond = [] if thresholds["makes_places"] else self.plain
+
+    def forget(self) -> None:
+        """What the reference does not bear of one draw, it may bear of others."""
+        self.firm.clear()
+        self.kept.clear()
+        self.tame.clear()
+        self.near.clear()
+
+    def further(self, distribution: str) -> dict[str, Any]:
+        """What draws hold beside a distribution (`drawing.Further`)."""
+        compared = self.thresholds
+        if compared is None or distribution in self.near:
+            return {}
+        beyond = self.kept.get(distribution, self.beyond)
+        wild = distribution not in self.tame
+        if distribution in LEAVING:
+            far = {"far": True} if wild and distribution == "uniform" else {}
+            return far | ({"beyond": beyond} if beyond else {})
+        if distribution == "tiny":
+            return {"ends": True} if wild else {}
+        if distribution == "zeros":
+            return {} if compared["masks_far"] else {"rows": True, "beyond": self.plain}
+        if distribution == "ties" and (compared["floats"] or compared["integers"]):
+            return {"floats": compared["floats"], "integers": compared["integers"], "beyond": beyond}
+        return {}
 
     def draw(self, draw: Draw, shape: Shape) -> torch.Tensor | None:
         """The inputs of a draw; None: the distribution does not apply to this task."""
@@ -54,8 +132,9 @@ class Images:
         generator = torch.Generator().manual_seed(self._seeds.of(draw, "values"))
         if draw.distribution != "task":
             if self.draws_nothing or not drawn["num_drawn"]:
-                return self._redraw(image, draw.distribution, shape, generator)
-            if not drawn["num_redrawn"]:
+                return self._redraw(image, draw.distribution, shape, generator, self.varying)
+            is_other = self._redraw(image, draw.distribution, shape, generator, self._foreign) is not None
+            if not drawn["num_redrawn"] and not is_other:
                 return None
         elif not draw.index and not draw.shape:
             return image
@@ -66,6 +145,12 @@ class Images:
             elif self.draws_nothing and place["bytes"]:  # the reference bears nothing else, and inputs must be fresh
                 flat = image[span_of(place)].view(wire.DTYPES[place["dtype"]])
                 flat.copy_(distributions.shuffle(flat, generator))
+        if self.copies and _differs(draw):
+            another = Draw(draw.index + _ANOTHER, draw.distribution, draw.shape)
+            others = self.of(shape.layout, self._own.ask(self.question(another, shape.sizes)))
+            for copies in self.copies:
+                place = shape.layout["tensors"][copies.number]
+                _draw_apart(view(image, place), view(others, place), copies, generator)
         for _, twin in self.twins if _differs(draw) else ():
             values = view(image, shape.layout["tensors"][twin])
             write(values, distributions.shuffle(values, generator))
@@ -77,11 +162,16 @@ class Images:
         return distributions.VARIATIONS[way](values, generator)
 
     def _redraw(
-        self, image: torch.Tensor, distribution: Distribution, shape: Shape, generator: torch.Generator
+        self,
+        image: torch.Tensor,
+        distribution: Distribution,
+        shape: Shape,
+        generator: torch.Generator,
+        which: list[bool],
     ) -> torch.Tensor | None:
         """Another distribution for finished inputs, where the task draws nothing, or not through PyTorch."""
         changed = False
-        for varies, place in zip(self.varying, shape.layout["tensors"], strict=True):
+        for varies, place in zip(which, shape.layout["tensors"], strict=True):
             values = view(image, place)
             if not (varies or self.draws_nothing) or not place["bytes"]:
                 continue
@@ -95,7 +185,8 @@ class Images:
         inputs = Draw(draw.index, draw.distribution, draw.shape)  # the same ones with other parameters
         keyed = self._own.settings.seeds == "secret"
         question = {"do": "inputs", "seed": self._seeds.of(inputs), "sizes": sizes}
-        return question | {"distribution": draw.distribution, "keyed": keyed}
+        further = self.further(draw.distribution)
+        return question | {"distribution": draw.distribution, "keyed": keyed, "further": further}
 
     def lay_out(self, drawn: dict[str, Any]) -> dict[str, Any]:
         """Where drawn inputs lie in the arena."""
@@ -128,3 +219,42 @@ class Images:
 def _differs(draw: Draw) -> bool:
     """Of two draws one has another value for a number that is alone, and is without the equality of equal inputs."""
     return draw.index % 2 == 1
+
+
+def find_copies(number: int, values: torch.Tensor) -> Copies | None:
+    """Equal parts of an input along one of its dimensions: the smallest in turn, or the most equal indices in turn.
+
+    Along the last of several dimensions they are a structure, as in a table of angles.
+    """
+    for dim, (size, step) in enumerate(zip(values.shape, values.stride(), strict=True)):
+        if 0 < dim == values.dim() - 1:
+            break
+        parts = _divisors(size) if step else []
+        for part in parts:
+            if not torch.equal(values.narrow(dim, 0, 1), values.narrow(dim, part, 1)):
+                continue
+            if torch.equal(values.narrow(dim, 0, size - part), values.narrow(dim, part, size - part)):
+                return Copies(number, dim, part, in_turn=False)
+        for part in reversed(parts[1:]):
+            if not torch.equal(values.narrow(dim, 0, 1), values.narrow(dim, part - 1, 1)):
+                continue
+            first = torch.arange(size) // part * part
+            if torch.equal(values.index_select(dim, first), values):
+                return Copies(number, dim, part, in_turn=True)
+    return None
+
+
+def _divisors(size: int) -> list[int]:
+    """Those of a size but itself, the smallest first."""
+    small = [number for number in range(1, math.isqrt(size) + 1) if size % number == 0]
+    return sorted({*small, *(size // number for number in small)} - {size})
+
+
+def _draw_apart(values: torch.Tensor, others: torch.Tensor, copies: Copies, generator: torch.Generator) -> None:
+    """Give some of the equal parts, and among them the last one, but never the first, values of another draw."""
+    index = torch.arange(values.shape[copies.dim])
+    copy = index % copies.size if copies.in_turn else index // copies.size
+    chosen = torch.rand(int(copy.max()) + 1, generator=generator) < 0.5
+    chosen[0], chosen[-1] = False, True
+    form = [-1 if dim == copies.dim else 1 for dim in range(values.dim())]
+    write(values, torch.where(chosen[copy].reshape(form), others, values))

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from kernelrl.executor.contest.distributions import Variation, variations
+from kernelrl.executor.api import Distribution
+from kernelrl.executor.contest.distributions import LEAVING, WILD, Variation, variations
 from kernelrl.executor.judging.arena import Draw, span_of, view
-from kernelrl.executor.judging.images import Images
+from kernelrl.executor.judging.images import Copies, Images, find_copies
 from kernelrl.executor.judging.reference_parameters import ReferenceParameters
 
 MAX_TRIES = 12
@@ -66,6 +67,46 @@ def find_twins(
     return pairs
 
 
+def find_apart(
+    images: Images, bears: Callable[[Draw], bool], image: torch.Tensor, layout: dict[str, Any]
+) -> list[Copies]:
+    """Equal parts within inputs that the reference bears apart."""
+    places = enumerate(layout["tensors"])
+    found = [
+        find_copies(number, view(image, place)) for number, place in places if images.varying[number] and place["bytes"]
+    ]
+    accepted = []
+    for each in filter(None, found):
+        images.copies = [each]
+        if bears(Draw(1)):
+            accepted.append(each)
+    images.copies = accepted
+    return accepted if len(accepted) < 2 or bears(Draw(1)) else []
+
+
+def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]) -> None:
+    """Find out with how much less beside a hidden distribution the reference is reliable, which it is not with all.
+
+    Values far from zero and outliers are left out first. Where draws leave their interval, each is tried alone, and
+    those that it bears together; otherwise, and where it does not bear these, the distribution holds nothing more.
+    """
+    if distribution in WILD:
+        images.tame.add(distribution)
+        if bears():
+            return
+    everything = images.beyond
+    if distribution in LEAVING and 1 < len(everything) <= MAX_TRIES:
+        kept = []
+        for each in everything:
+            images.kept[distribution] = [each]
+            if bears():
+                kept.append(each)
+        images.kept[distribution] = kept
+        if kept and bears():
+            return
+    images.near.add(distribution)
+
+
 def with_other_numbers(form: Any, chooser: random.Random, zeros: bool) -> Any:
     """A form (see `wire.flatten`) in which finite floating-point numbers are up to a half larger or smaller.
 
@@ -87,7 +128,8 @@ def with_other_numbers(form: Any, chooser: random.Random, zeros: bool) -> Any:
 def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], runs: Callable[[], bool]) -> bool:
     """Choose which parameters get other values.
 
-    All of them and larger ones, if the reference bears that, which one run shows. Where it does not, those with which
+    All of them and larger ones, if the reference bears that, which one run shows. Where it does not, the same without
+    values beyond the limits of clamps; then those with which
     it runs; then without larger values; then constants alone; and then what is drawn anew.
 
     Args:
@@ -100,6 +142,11 @@ def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], r
     """
     if bears():
         return True
+    if parameters.clamped:
+        parameters.clamped = {}
+        parameters.draw()
+        if bears():
+            return True
     strata = parameters.strata()
     everything = frozenset(each for group in strata for each in group)
     parameters.choose(everything, enlarged=True)

@@ -160,7 +160,10 @@ class Outputs:
             if error is None:
                 try:
                     at = item | {"pointer": readable[index]["pointer"]}
-                    outputs.append(self._arena.tensor(self._own.process, at))
+                    output = self._arena.tensor(self._own.process, at)
+                    if output.dtype == torch.bool and bool((output.view(torch.uint8) > 1).any()):
+                        raise ValueError("a boolean is neither 0 nor 1")
+                    outputs.append(output)
                 except (ValueError, TypeError, LookupError) as unreadable:
                     message = f"output {index}: {unreadable}"
                     error = TrialError(trial=trial, kind="layout", inputs=case.inputs, message=message)

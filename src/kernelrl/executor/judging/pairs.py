@@ -6,7 +6,8 @@ import os
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kernelrl.executor import machine
@@ -18,6 +19,7 @@ from kernelrl.executor.judging.findings import Call
 from kernelrl.executor.judging.hidden_parameters import HiddenParameters
 from kernelrl.executor.judging.outputs import Outputs
 from kernelrl.executor.judging.retest import IMPLAUSIBLE
+from kernelrl.executor.judging.tally import NUM_COUNTED, Tally
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.judging.trials import Passed, judge_operators
 from kernelrl.executor.processes.failures import ProcessFailure
@@ -90,13 +92,7 @@ class Pairs:
                     process = self._reference.timed.prepare(first)
                 with cores.measuring(process, self._own.process):
                     checks = self._time_rows(rows, extra)
-            with cores.preparing(), cores.on_device():
-                for check in checks:
-                    check()
-            if found.errors:
-                error = found.errors[0]
-                where = "" if error.inputs == "task" else f" on hidden inputs ({error.inputs})"
-                raise Ended("incorrect", f"Wrong output in a timed run{where}: {error.message}.")
+            self._compare(checks)
             if (missing := settings.min_pairs - len(found.calls)) > 0:
                 num_turns = min(missing, MOST_PAIRS)
                 continue
@@ -104,11 +100,40 @@ class Pairs:
             wide = scatter >= max(settings.target_width, common) and time.monotonic() < deadline
             num_turns = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if wide else 0
 
+    def count(self) -> None:
+        """Count what the processor does in further calls, which are as the timed ones are to the candidate, questions
+        that ask nothing before them and none among them, and checked like these. Nothing of it is timed."""
+        cores, process = self._cores, self._own.process
+        with cores.preparing(), cores.holding(self._reference.lock), cores.making_reference():
+            cases = [self._draw() for _ in range(NUM_COUNTED)]
+        with cores.preparing():
+            self._hidden.take(cases[0].draw.parameters, cases[0])
+        tally, checks = Tally(process.pid), []
+        with cores.measuring(process):
+            for _ in range(NUM_NULLS):
+                with tally.nothing():
+                    self._ask_nothing()
+            for case in cases:
+                reply, _ = self._time_call(case, around=tally.call())
+                checks.append(self._examine_timed(reply, case))
+        self._compare(checks)
+        self._found.counters, self._found.uncounted = tally.counters(), tally.uncounted
+
+    def _compare(self, checks: Sequence[Callable[[], None]]) -> None:
+        """Compare the outputs of calls, once the cores are free again."""
+        with self._cores.preparing(), self._cores.on_device():
+            for check in checks:
+                check()
+        if self._found.errors:
+            error = self._found.errors[0]
+            where = "" if error.inputs == "task" else f" on hidden inputs ({error.inputs})"
+            raise Ended("incorrect", f"Wrong output in a timed run{where}: {error.message}.")
+
     def compare_with_bound(self, bounds: Bounds) -> None:
         """What is faster than this machine allows has not done the work, whatever it is that it has done."""
         found = self._found
-        bound_s, work = bounds.of(self._reference)
-        found.bound_s, found.bound_by = bound_s, work
+        bound_s, work, num_bytes = bounds.of(self._reference)
+        found.bound_s, found.bound_by, found.bound_bytes = bound_s, work, num_bytes
         if too_fast(found.candidate_s, bound_s):
             evidence = f"{found.candidate_s * 1e3:.3g} ms, where {work} alone takes {bound_s * 1e3:.3g} ms here"
             raise self._own.violation(IMPLAUSIBLE, evidence)
@@ -190,11 +215,15 @@ class Pairs:
         when = f"while it was timed (its checked calls took up to {self._passed.slowest_s:.2g} s)"
         return self._own.broke_off(error, when, self._timed_limit_s)
 
-    def _time_call(self, case: Case, recorded: bool = False) -> tuple[dict[str, Any], float]:
+    def _time_call(
+        self,
+        case: Case,
+        recorded: bool = False,
+        around: AbstractContextManager[object] = nullcontext(),  # noqa: B008
+    ) -> tuple[dict[str, Any], float]:
+        own = self._own
         try:
-            answered = time_call(
-                self._own.process, self._own.arena, case, self._settings, recorded, self._timed_limit_s
-            )
+            answered = time_call(own.process, own.arena, case, self._settings, recorded, self._timed_limit_s, around)
         except ProcessFailure as error:
             raise self._broke_off_when_timed(error) from None
         except ValueError as error:

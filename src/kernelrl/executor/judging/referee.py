@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from kernelrl.candidate import ENTRY_POINT, MAX_SOURCE_CHARS, Candidate
+from kernelrl.candidate import MAX_SOURCE_CHARS, Candidate
 from kernelrl.errors import InfrastructureError, TaskError
 from kernelrl.executor.api import ExecutorSettings, Request
 from kernelrl.executor.building.builder import Builder
@@ -17,6 +18,7 @@ from kernelrl.executor.judging.findings import Findings
 from kernelrl.executor.judging.hidden_parameters import HiddenParameters
 from kernelrl.executor.judging.loading import load
 from kernelrl.executor.judging.match import Match
+from kernelrl.executor.judging.nsight import Profile
 from kernelrl.executor.judging.outputs import Outputs
 from kernelrl.executor.judging.pairs import Pairs
 from kernelrl.executor.judging.reference import Reference
@@ -40,6 +42,7 @@ def judge(
     library: ClosedLibrary,
     cores: Cores,
     bounds: Bounds,
+    profile: Callable[[str, str, tuple[Path, ...]], Profile] | None,
     may_learn: bool = True,
 ) -> Verdict:
     """Judge one candidate.
@@ -53,6 +56,7 @@ def judge(
         library: closes the libraries' code in the contestant's process.
         cores: candidates are loaded, built and checked side by side; while one is timed nothing else runs.
         bounds: the time below which no program can do a task.
+        profile: reads counters of the device, see `Profiler.profile`; None: nobody asked for them.
         may_learn: let a candidate that dies on a closed page teach that it is needed.
 
     Raises:
@@ -89,12 +93,16 @@ def judge(
             with cores.preparing(), cores.on_device():
                 load(own)
                 passed = run_trials(own, outputs, hidden)
+            if settings.counters and settings.device == "cpu":
+                found.uncounted = _uncounted(match)
             if settings.timing and not match.interpreted:
                 pairs = Pairs(own, outputs, hidden, passed)
                 pairs.prepare_baseline()
                 pairs.time()
                 if settings.device == "cpu":
                     pairs.compare_with_bound(bounds)
+                    if settings.counters:
+                        pairs.count()
             with cores.on_device():
                 own.check_state()
         except DiedOnClosedPage:  # here, where no lock is held: to learn takes processes of its own
@@ -108,6 +116,9 @@ def judge(
             process.close_later()
         if settings.sanitize and settings.device == "cpu":
             look_again(match)
+        if profile is not None:
+            modules = tuple(built.path for built in found.builds if built.path is not None)
+            found.gpu_counters, found.uncounted = profile(match.reference.task.source, candidate.source, modules)
         status: Status = "correct"
         feedback = ""
         found.stage = "correct"
@@ -119,11 +130,16 @@ def judge(
     return found.verdict(request, settings, status, feedback, time.monotonic() - started, cores.clock.spent())
 
 
+def _uncounted(match: Match) -> str:
+    """Why no counters are read on a CPU, if that is known before."""
+    if match.interpreted:
+        return "Triton's interpreter runs the kernel, and it is the interpreter that would be counted"
+    return "" if match.settings.timing else "only a kernel that is timed is counted (executor.timing=true)"
+
+
 def _candidate_of(request: Request, found: Findings) -> Candidate:
     candidate = request.candidate
-    if candidate is None:
-        found.violations.append(Violation(rule="no_kernel", evidence=f"no complete code block defines {ENTRY_POINT}"))
-        raise Ended("illegal", f"The answer holds no complete code block that defines {ENTRY_POINT}.")
+    assert candidate is not None, "the engine has answered what holds no kernel"
     if len(candidate.source) > MAX_SOURCE_CHARS:
         evidence = f"{len(candidate.source)} characters; at most {MAX_SOURCE_CHARS} are read"
         found.violations.append(Violation(rule="source_too_long", evidence=evidence))

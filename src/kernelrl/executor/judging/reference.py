@@ -24,7 +24,14 @@ from kernelrl.executor.judging.demand import Demand, find_demand
 from kernelrl.executor.judging.expectations import befores, check_dependence, expect
 from kernelrl.executor.judging.habits import find_not_finite, learn_habits
 from kernelrl.executor.judging.images import Images
-from kernelrl.executor.judging.latitude import find_loose, find_twins, find_variation, with_other_numbers
+from kernelrl.executor.judging.latitude import (
+    find_apart,
+    find_loose,
+    find_twins,
+    find_variation,
+    narrow,
+    with_other_numbers,
+)
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
@@ -89,9 +96,11 @@ class Reference:
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": seed}
         self.parameters = ReferenceParameters(own, self.seeds, loaded["parameters"])
         sizes = [{}, *self.seeds.hidden_sizes()]
-        first = []
+        first: list[tuple[dict[str, Any], torch.Tensor]] = []
+        plain: list[tuple[int, float]] = []
         for index, each in enumerate(sizes):
             drawn = own.ask(images.question(Draw(0, shape=index), each))
+            plain = plain if first else [(number, factor) for number, factor in drawn["plain"]]
             layout = images.lay_out(drawn)
             first.append((layout, images.of(layout, drawn)))
         self.arena_bytes = max(layout["size"] for layout, _ in first) + BEHIND
@@ -107,6 +116,9 @@ class Reference:
         else:
             images.loose = find_loose(images, attempts.bears, image, layout)
             images.twins = find_twins(images, attempts.bears, image, layout)
+            images.copies = find_apart(images, attempts.bears, image, layout)
+            images.learn(plain, self.habits.thresholds)
+            self.parameters.clamped = self.habits.thresholds["clamped"]
         self.parameters_vary = self._try_parameters(attempts)
         if settings.oracle != "native":
             self._vary_numbers(attempts)
@@ -200,7 +212,7 @@ class Reference:
         if self.seeds.renew():
             self._cases.clear()
             self._settled.clear()
-            self._images.firm.clear()
+            self._images.forget()
             self.parameters.forget()
 
     def timed_case(self, index: int, packed: frozenset[int]) -> Case:
@@ -258,7 +270,7 @@ class Reference:
         """
         if case.draw in self._settled:
             return self._settled[case.draw]
-        made, reliable = self._make_case(case.draw)
+        made, reliable = self._make_case(case.draw, case.image)
         assert made is not None
         expected = made.expected if reliable or case.draw.distribution == "task" else None
         for near, bounds in zip(case.near, expected or (), strict=expected is not None):
@@ -295,6 +307,14 @@ class Reference:
 
     def _reliable_case(self, draw: Draw) -> Case | None:
         """A case on which the reference may fail or be unreliable; None: it does, or is."""
+        case = self._try_case(draw)
+        if case is None and self._images.further(draw.distribution):
+            assert draw.distribution != "task"
+            narrow(self._images, draw.distribution, lambda: self._try_case(draw) is not None)
+            case = self._try_case(draw)
+        return case
+
+    def _try_case(self, draw: Draw) -> Case | None:
         try:
             case, reliable = self._firmly(self._make_case, draw)
         except TaskError:
@@ -303,25 +323,33 @@ class Reference:
             return None
         return case if reliable else None
 
-    def _make_case(self, draw: Draw) -> tuple[Case | None, bool]:
+    def _make_case(self, draw: Draw, image: torch.Tensor | None = None) -> tuple[Case | None, bool]:
         """A case, and whether the reference in its own precision is well within its bounds.
 
         It is not where it makes NaN or infinity of the draw, and none of the task's own inputs.
+
+        Args:
+            draw: of the inputs.
+            image: the inputs, where they were drawn before.
         """
-        if (run := self._run(draw)) is None:
+        hidden = draw.distribution != "task"
+        rounds = [not each for each in self._find_selected()] if hidden else []  # first: it may take other parameters
+        if (run := self._run(draw, image)) is None:
             return None, False
         case, outputs = run
-        expected = expect(self._own, case, outputs)
+        rounds += [False] * (len(outputs) - len(rounds))
+        expected = expect(self._own, case, outputs, rounds)
         reliable = all(item.reliable for item in expected) and find_not_finite(outputs) <= self.habits.not_finite
         return replace(case, expected=expected), reliable
 
-    def _run(self, draw: Draw) -> tuple[Case, list[torch.Tensor]] | None:
-        """Inputs, and the reference's outputs on them, with what it makes of the inputs that it changes.
+    def _run(self, draw: Draw, image: torch.Tensor | None = None) -> tuple[Case, list[torch.Tensor]] | None:
+        """Inputs (see `_make_case`), and the reference's outputs on them, with what it makes of those that it changes.
 
         None: the distribution does not apply to this task.
         """
         own, shape = self._own, self.shapes[draw.shape]
-        image = self._images.draw(draw, shape) if self.habits.bears(draw.distribution) else None
+        if image is None and self.habits.bears(draw.distribution):
+            image = self._images.draw(draw, shape)
         if image is None:
             return None
         self.parameters.take(draw.parameters)

@@ -42,6 +42,8 @@ class ReferenceParameters:
         self._packed: list[frozenset[int]] = [frozenset()]
         self._chosen: frozenset[int] | None = None
         self._enlarged = True
+        self.clamped: dict[str, list[float]] = {}
+        """Limits of parameters that the reference clamps. On the task's own inputs some values lie beyond them."""
         self.variable: list[int] = []
         """Numbers of the registrations that could get other values."""
         self.drawn: frozenset[int] = frozenset()
@@ -103,7 +105,8 @@ class ReferenceParameters:
         for number in (CHECKED, REDRAWN, TIMED):
             seed = self._seeds.of(Draw(number), "parameters")
             enlarged = self._enlarged and number != REDRAWN  # hidden inputs and large values are too much for some
-            given = variation.vary(report, self._own.process.tensor, chosen, drawn, seed, enlarged)
+            clamped = self.clamped if number == CHECKED else {}
+            given = variation.vary(report, self._own.process.tensor, chosen, drawn, seed, enlarged, clamped)
             self._hidden[number] = Parameters(f"{seed}", given, {})
 
     def of_packed(self, number: int, packed: frozenset[int]) -> int:

@@ -28,8 +28,11 @@ class Retest:
         self._measure_again = measure_again
         self._records: dict[str, float] = {}
 
-    def __call__(self, task: str, judge: Callable[[], Verdict]) -> Verdict:
+    def __call__(self, task: str, judge: Callable[[], Verdict], judge_again: Callable[[], Verdict]) -> Verdict:
         """The verdict on a candidate of a task (its digest).
+
+        Args:
+            judge_again: on inputs that no candidate has met, so that what one has left for another is of no use.
 
         It is looked at until it is implausible twice, is correct twice where its speedup has to be measured again, or
         is anything else once. Where a further look fails for no fault of the candidate's, those before it count.
@@ -42,7 +45,7 @@ class Retest:
             try:
                 if _is_implausible(looks[-1]):
                     self._measure_again()
-                looks.append(judge())
+                looks.append(judge_again())
             except (TaskError, InfrastructureError):
                 plausible = [look for look in looks if not _is_implausible(look)]
                 if not plausible:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kernelrl.executor import machine
@@ -17,6 +18,7 @@ def time_call(
     settings: ExecutorSettings,
     recorded: bool = False,
     limit_s: float | None = None,
+    around: AbstractContextManager[object] = nullcontext(),  # noqa: B008
 ) -> tuple[dict[str, Any], float]:
     """Answer to a call on fresh inputs, and its time (in seconds).
 
@@ -27,6 +29,7 @@ def time_call(
         settings: limit of time, state of the processor's caches.
         recorded: with a record of operators, which makes the time useless.
         limit_s: of each question (in seconds); None: that of the settings.
+        around: is entered before the call, with the inputs in place, and left after it.
 
     Raises:
         ProcessFailure
@@ -41,4 +44,5 @@ def time_call(
     arena.arrange(case.shape.layout, ask)
     arena.put(case.image, ask)
     machine.settle_caches(settings.cpu_cache)
-    return process.ask({"do": "run", "recorded": recorded}, limit_s)
+    with around:
+        return process.ask({"do": "run", "recorded": recorded}, limit_s)

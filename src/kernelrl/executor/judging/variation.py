@@ -7,7 +7,7 @@ does not hold between them, and what it leaves tiny has a size that matters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ TYPICAL = 0.3
 FAR, FARTHEST = 4.0, 10.0
 """Magnitudes of the few elements of a vector that open or close a gate."""
 SHARE_FAR = 0.2
+SHARE_CLAMPED = 0.125
 FEWEST = 16
 """Vectors of fewer elements have none of those."""
 
@@ -67,6 +68,7 @@ def vary(
     drawn: frozenset[int],
     seed: int,
     enlarged: bool,
+    clamped: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[int, torch.Tensor]:
     """Hidden values by the number of the registration.
 
@@ -77,6 +79,7 @@ def vary(
         drawn: see `find_drawn`.
         seed: of the values.
         enlarged: what is tiny gets a size that matters.
+        clamped: limits of parameters by name, some values of which lie beyond these (`Thresholds.found`).
     """
     given = {}
     for number in numbers:
@@ -96,8 +99,21 @@ def vary(
                 new = wide + (coins - 0.5).mul_(0.2 * _size(wide))
             if enlarged and _may_be_bias(tensor, wide, number in drawn):
                 new = _with_far_ones(new, generator)
+            if clamped and tensor["name"] in clamped:
+                new = _beyond_limits(new, clamped[tensor["name"]], generator)
             given[number] = new.to(values.dtype)
     return given
+
+
+def _beyond_limits(values: torch.Tensor, limits: Sequence[float], generator: torch.Generator) -> torch.Tensor:
+    """Some values, or the only one, beyond a limit; two to four times as large where none is known."""
+    chosen, level, which = torch.rand((3, *values.shape), generator=generator, dtype=values.dtype)
+    far = values * (2 + 2 * level)
+    if limits:
+        highest = which < 0.5 if len(limits) > 1 else values <= limits[0]
+        low, high = min(limits), max(limits)
+        far = torch.where(highest, high + level * (1 + abs(high)), low - level * (1 + abs(low)))
+    return torch.where(chosen < SHARE_CLAMPED, far, values) if values.numel() > 1 else far
 
 
 def _vary_constant(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) -> torch.Tensor:

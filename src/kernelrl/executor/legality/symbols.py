@@ -15,7 +15,7 @@ from kernelrl.executor.legality.operators import PLUMBING, entry_points
 MAX_BYTES = 4_000_000
 """Names of a module, as the linker has them and as C++ would write them: who has more hides something."""
 _MATH = (
-    "a?(sin|cos|tan)h?|exp(2|10|m1)?|log(2|10|1p|b)?|pow|sqrt|cbrt|hypot|erfc?|[lt]?gamma(_r)?|floor|ceil|trunc|l?l?r(ound|int)|"
+    "a?(sin|cos|tan)h?|atan2|exp(2|10|m1)?|log(2|10|1p|b)?|pow|sqrt|cbrt|hypot|erfc?|[lt]?gamma(_r)?|floor|ceil|trunc|l?l?r(ound|int)|"
     "nearbyint|fmod|remainder|remquo|f(max|min|dim|ma|abs)|copysign|ldexp|frexp|modf|scalbl?n|ilogb|nextafter|sincos"
 )
 KNOWN_SYMBOLS = re2.compile(
@@ -29,8 +29,10 @@ KNOWN_SYMBOLS = re2.compile(
 )
 """Undefined symbols that a genuine kernel's module may have: arithmetic, memory, OpenMP, runtime libraries."""
 _BUT_NOT = re2.compile(
-    r"omp_fulfill.*|omp_get_w(time|tick)_?|TVMFFI(FunctionCall|FunctionGetGlobal|FunctionSetGlobal|EnvRegister).*"
+    r"GOMP_parallel\w*_start|omp_fulfill.*|omp_get_w(time|tick)_?|"
+    r"TVMFFI(FunctionCall|FunctionGetGlobal|FunctionSetGlobal|EnvRegister).*"
 )
+"""Threads that go on behind the call that started them, clocks, and functions that other libraries registered."""
 _STANDARD_LIBRARY = re2.compile(
     r"((unsigned |bool|void|char|int|long|const|double|float|size_t|[\w:]+<.*>|std::[\w:]+)[&* ]+)*std::.*"
 )
@@ -77,7 +79,7 @@ def foreign(symbols: Iterable[str], loader: str, cuda: bool) -> list[str]:
 
 def _is_known(symbol: str) -> bool:
     if KNOWN_SYMBOLS.fullmatch(symbol):
-        return not _BUT_NOT.fullmatch(symbol)
+        return not _BUT_NOT.fullmatch(symbol.partition("@")[0])
     return bool(_STANDARD_LIBRARY.fullmatch(symbol)) and not _NOT_OF_THE_STANDARD_LIBRARY.search(symbol)
 
 

@@ -53,7 +53,9 @@ nothing by themselves. Code of every other file is closed but for the functions 
 GPU_LIBRARIES = re.compile(r"lib(cublas|cublasLt|cudnn\w*|cufft|cusparse\w*|cusolver\w*|nvrtc[\w-]*)\.so.*")
 """On a GPU: files whose code is closed. It has not been tried on a GPU which pages of the others could be."""
 CONTEST = Path(__file__).parents[1] / "contest"
-TRIED = ("closed_pages.c", "closed_pages.py", "contestant.py", "operator_record.py", "starting.py", "state.py")
+TRIED = tuple(
+    "closed_pages.c closed_pages.py contestant.py operator_mode.py operator_record.py starting.py state.py".split()
+)
 """Files there that say what a process is prepared by and may do, for which functions stay open."""
 TIMEOUT_S, LEARNING_S = 120.0, 10.0
 """Time to find the pages of all that is allowed, and those of what one candidate has called (in seconds)."""

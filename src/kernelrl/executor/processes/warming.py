@@ -66,6 +66,8 @@ def forkserver_environment(settings: ExecutorSettings, sanitized: bool = False) 
         "TRITON_DEFAULT_FP_FUSION": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+    if paths := os.environ.get("PYTHONPATH"):  # what this process was found by
+        environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths.split(os.pathsep)))
     if settings.device == "cuda":  # it must not touch the device: what it had of it would not survive a fork
         device = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]  # the first that this process may use
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": device}

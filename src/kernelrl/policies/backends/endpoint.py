@@ -15,6 +15,7 @@ from openai.types.chat import ChatCompletion
 
 from kernelrl.errors import UserError
 from kernelrl.policies.backends.base import Backend
+from kernelrl.policies.backends.servers import own_words
 from kernelrl.policies.backends.settings import EndpointSettings
 from kernelrl.policies.prompts import Message, Reasoning
 from kernelrl.policies.protocol import Answer
@@ -43,6 +44,7 @@ class Endpoint(Backend):
         self._name = name
         self._reasoning = Reasoning(settings.reasoning.start, settings.reasoning.end, settings.reasoning.opening)
         self._request = _request(settings)
+        self._known: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._next_start = 0.0
@@ -99,6 +101,7 @@ class Endpoint(Backend):
     async def _ask(self, messages: list[Message], seed: int) -> Answer:
         try:
             async with self._slots:
+                await self._know()
                 await self._turn()
                 completion = await self._client.chat.completions.create(
                     messages=messages,  # type: ignore[arg-type]
@@ -112,6 +115,27 @@ class Endpoint(Backend):
         except (openai.OpenAIError, ValueError) as error:  # a ValueError: no JSON
             return self._failure(error)
         return self._read(completion)
+
+    async def _know(self) -> None:
+        """Find out what the server has to be told with every question; what the config says is stronger.
+
+        Once, when the server is there: no question goes to it before.
+
+        Raises:
+            openai.APIError: it is not there. The next question tries again.
+        """
+        if self._known is None:
+            self._known = asyncio.create_task(self._complete())
+        await asyncio.shield(self._known)
+
+    async def _complete(self) -> None:
+        try:
+            own = await own_words(self._client, self._settings, self._where)
+        except openai.APIError:
+            self._known = None
+            raise
+        if extra := own | self._request.get("extra_body", {}):
+            self._request["extra_body"] = extra
 
     @property
     def _where(self) -> str:

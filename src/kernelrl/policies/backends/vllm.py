@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig
 
 from kernelrl.errors import UserError
 from kernelrl.policies.backends.base import Backend
 from kernelrl.policies.backends.context import Context, context_length
 from kernelrl.policies.backends.copies import Copies
 from kernelrl.policies.backends.settings import VllmSettings
-from kernelrl.policies.models import find_policy, is_adapter, make_whole
+from kernelrl.policies.models import find_policy, is_adapter, make_whole, open_tokenizer
 from kernelrl.policies.prompts import Message, Reasoning
 from kernelrl.policies.protocol import Answer
 from kernelrl.policies.settings import DEFAULT, ModelSettings
@@ -55,7 +55,7 @@ def open_vllm(settings: VllmSettings, model: ModelSettings = DEFAULT, name: str 
     config = AutoConfig.from_pretrained(folder, trust_remote_code=model.trust_remote_code)
     given = settings.engine.get("max_model_len") or -1  # -1: vLLM takes what it has memory for
     length = given if given > 0 else context_length(config)
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=model.trust_remote_code)
+    tokenizer = open_tokenizer(folder, model)
     return _Merged(opened, merged, Context(tokenizer, length, settings.max_new_tokens, model.chat_template_kwargs))
 
 
@@ -114,7 +114,8 @@ class Vllm(Backend):
             "logprobs": 0 if settings.log_probabilities else None,  # 0: of the token that was drawn
         }
         self._template = model.chat_template_kwargs
-        self._reasoning = Reasoning.of(self._engine.get_tokenizer(), model)
+        self._tokenizer = open_tokenizer(settings.model, model)
+        self._reasoning = Reasoning.of(self._tokenizer, model)
         self._lock = threading.Lock()
 
     def stream(self, conversations: Sequence[list[Message]], seeds: Sequence[int]) -> Iterator[tuple[int, Answer]]:
@@ -136,8 +137,10 @@ class Vllm(Backend):
         logps = None
         if drawn.logprobs is not None:
             logps = tuple(at[token].logprob for at, token in zip(drawn.logprobs, tokens, strict=True))
+        # the engine's own text may leave out the marks of the reasoning
+        text = str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
         return Answer(
-            text=self._reasoning.restore(drawn.text),
+            text=self._reasoning.restore(text),
             finish=drawn.finish_reason if drawn.finish_reason in ("stop", "length") else None,
             token_ids=tokens,
             log_probabilities=logps,

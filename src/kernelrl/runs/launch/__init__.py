@@ -22,7 +22,7 @@ JOBS = "jobs.json"
 
 
 def run_stage(name: str, cfg: DictConfig) -> Path:
-    """Run a stage on this machine: by several ranks where `launcher.processes` asks for them, else in this process.
+    """Run a stage on this machine: by ranks where `launcher.processes`, `parallel` or its trainer asks for them.
 
     Returns:
         Its artefact.
@@ -31,10 +31,10 @@ def run_stage(name: str, cfg: DictConfig) -> Path:
         raise UserError(f"nodes={cfg.nodes}: launcher=local is this machine alone; add launcher=slurm")
     if name not in TRAINING or "RANK" in os.environ or cfg.launcher.name != "local":
         return STAGES[name].run(cfg)
-    from kernelrl.runs.launch.agent import Nodes, num_gpus, run_ranks
+    from kernelrl.runs.launch.agent import Nodes, needs_ranks, num_gpus, run_ranks
 
     processes = cfg.launcher.processes or max(1, num_gpus())
-    if processes == 1 and num_gpus() <= 1:
+    if not needs_ranks(cfg, name, processes):
         return STAGES[name].run(cfg)
     run_ranks(write_config(cfg), name, Nodes.of_environment(), processes)
     return Path(cfg[name].folder)

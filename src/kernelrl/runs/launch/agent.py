@@ -94,10 +94,21 @@ def main(config: Path, stage: str, overrides: Sequence[str] = ()) -> None:
     cfg = cast(DictConfig, OmegaConf.merge(OmegaConf.load(config), OmegaConf.from_dotlist(list(overrides))))
     if stage in JUDGING and nodes.index == 0:
         require_machine(cfg.dialect, read_node(ExecutorSettings, cfg.executor, "executor"))
-    if stage in TRAINING and (nodes.count * cfg.launcher.processes > 1 or num_gpus() > 1):
+    if stage in TRAINING and needs_ranks(cfg, stage, nodes.count * cfg.launcher.processes):
         run_ranks(config, stage, nodes, cfg.launcher.processes)
     else:
         STAGES[stage].run(cfg)
+
+
+def needs_ranks(cfg: DictConfig, stage: str, number: int) -> bool:
+    """Whether a stage that trains by so many processes runs in processes of their own, as ranks.
+
+    DeepSpeed and FSDP hold the model of a single rank too: one GPU may leave the optimizer's state to the host.
+    """
+    from kernelrl.training import ranks  # seconds, which stages that do not train need not wait for
+
+    fields = ranks.merged_fields(cfg[stage].trainer, cfg.parallel)
+    return number > 1 or num_gpus() > 1 or ranks.holds_the_model(fields)
 
 
 def num_gpus() -> int:

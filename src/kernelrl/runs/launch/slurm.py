@@ -94,7 +94,7 @@ def launch(cfg: DictConfig, command: str, overrides: Sequence[str] = (), dry_run
         if settings.generators and find_spec("vllm") is None:
             raise UserError("launcher.generators=1: vLLM is not installed; pip install 'kernelrl[vllm]'")
         _check_cluster(settings, nodes)
-    require_all(cfg, STAGES[command].runs or (command,), here=False)
+    require_all(cfg, STAGES[command].runs or (command,), here=False, ask_hub=not dry_run)
     cfg = cfg.copy()
     cfg.launcher.processes = settings.processes or max(1, settings.gpus_per_node)
     config = write_config(cfg)

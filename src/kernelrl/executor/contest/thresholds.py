@@ -1,0 +1,131 @@
+"""What a reference compares its data with, and where it makes places of values: what hidden inputs may hold.
+
+Runs in the process of a reference, which is trusted text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
+
+from kernelrl.executor.contest.operator_mode import OperatorMode
+
+_COMPARES = frozenset("eq ne lt le gt ge clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
+_SEARCHES = {"bucketize": 1, "searchsorted": 0}
+"""Operators that find values among ascending ones, with the position of these among the arguments."""
+_LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
+_PLACES = frozenset(
+    "bucketize searchsorted histc histogram _histogramdd_from_bin_cts grid_sampler_2d grid_sampler_3d quantile "
+    "_local_scalar_dense".split()
+)
+"""Operators that make places of values, beside conversions to integers."""
+_MASKS = ("masked_fill", "where", "mul", "add")
+_ATTENTION = ("_scaled_dot_product", "_safe_softmax")
+_CLAMPS = ("clamp", "clamp_min", "clamp_max", "hardtanh")
+_CONVERTS = ("_to_copy", "copy")
+MOST = 64
+"""Numbers of each kind that are kept."""
+GRID, LARGEST = 1024.0, 1024.0
+"""Floating-point numbers are kept that are multiples of the reciprocal of `GRID` below `LARGEST`.
+
+They are the same in every precision, and what is computed with them is seldom rounded.
+"""
+FAR = 1000.0
+"""What a mask puts in the place of a value stands for infinity where it is so large, and so does a limit."""
+
+
+class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
+    """While it is active, notes the numbers that operators compare tensors with.
+
+    Args:
+        model: the reference.
+    """
+
+    def __init__(self, model: torch.nn.Module):
+        super().__init__()
+        named = model.named_parameters() if isinstance(model, torch.nn.Module) else ()
+        self._parameters = {parameter.untyped_storage()._cdata: name for name, parameter in named}
+        self._made: Any = WeakIdKeyDictionary()
+        """Names of the parameters that a tensor is made of, and of nothing else."""
+        self._clamped: dict[str, list[float]] = {}
+        self._floats: set[float] = set()
+        self._integers: set[int] = set()
+        self._makes_places = self._masks_far = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        name = func._schema.name.removeprefix("aten::").removesuffix("_")
+        given = [*args, *kwargs.values()]
+        values = next((item for item in given if isinstance(item, torch.Tensor)), None)
+        if values is None:
+            return result
+        if self._parameters:
+            self._follow(name, given, values, result)
+        if name in _SEARCHES:
+            self._note(args[_SEARCHES[name]], args[_SEARCHES[name]].flatten()[:MOST].tolist())
+        elif name in _LOSSES:
+            self._integers.update(args[4:5])
+        elif name in _COMPARES:
+            self._note(values, _numbers(given))
+        elif name in _MASKS:
+            self._masks_far |= any(abs(number) >= FAR for number in _numbers(given))
+        self._masks_far |= name.startswith(_ATTENTION)
+        if values.is_floating_point():
+            self._makes_places |= name in _PLACES or (name in _CONVERTS and _is_integer(result))
+        return result
+
+    def _follow(self, name: str, given: list[Any], values: torch.Tensor, result: Any) -> None:
+        """Note which parameters a result is made of, and those that are clamped, with the limits if it is by itself."""
+        tensors = [item for item in tree_leaves(given) if isinstance(item, torch.Tensor)]
+        made = [self._made_of(item) for item in tensors]
+        if not all(made):
+            return
+        names = frozenset().union(*made)
+        for item in tree_leaves(result):
+            if isinstance(item, torch.Tensor):
+                self._made[item] = names
+        if name in _CLAMPS:
+            is_itself = values.untyped_storage()._cdata in self._parameters
+            limits = [limit for limit in _numbers(given) if abs(limit) < FAR] if is_itself else []
+            self._clamped |= dict.fromkeys(names, limits)
+
+    def _made_of(self, tensor: torch.Tensor) -> frozenset[str]:
+        if tensor in self._made:
+            names: frozenset[str] = self._made[tensor]
+            return names
+        name = self._parameters.get(tensor.untyped_storage()._cdata)
+        return frozenset((name,)) if name is not None else frozenset()
+
+    def _note(self, values: torch.Tensor, numbers: Iterable[float]) -> None:
+        if values.is_floating_point():
+            self._floats.update(float(each) for each in numbers if abs(each) < LARGEST and each * GRID % 1 == 0)
+        elif values.dtype != torch.bool:
+            self._integers.update(int(each) for each in numbers if abs(each) < 2**62 and each % 1 == 0)
+
+    def found(self) -> dict[str, Any]:
+        """The numbers that floating-point values and integers are compared with, and two things to respect.
+
+        `makes_places`: of a floating-point value an integer is made, which may be a place in memory. `masks_far`: a
+        mask stands for infinity, so a program may leave out what it hides. `clamped`: names of parameters that are
+        clamped, with the limits; none where something is that is made of them.
+        """
+        numbers = {"floats": sorted(self._floats)[:MOST], "integers": sorted(self._integers)[:MOST]}
+        return numbers | {"makes_places": self._makes_places, "masks_far": self._masks_far, "clamped": self._clamped}
+
+
+def _is_integer(result: Any) -> bool:
+    return isinstance(result, torch.Tensor) and not result.is_floating_point() and result.dtype != torch.bool
+
+
+def _numbers(given: Iterable[Any]) -> Iterator[float]:
+    """Numbers among arguments; tensors of one element count."""
+    for item in given:
+        if isinstance(item, int | float) and not isinstance(item, bool):
+            yield item
+        elif isinstance(item, torch.Tensor) and not item.dim() and not item.is_complex():
+            yield float(item.detach())

@@ -1,0 +1,28 @@
+# honest: what a mask hides by -1e9 is left out
+# task: masked_far
+# dialect: cpp
+import torch
+from torch import nn
+from tvm_ffi.cpp import load_inline
+
+SOURCE = r"""
+#include <cmath>
+#include <cstdint>
+static const float* f(tvm::ffi::TensorView t) { return static_cast<const float*>(t.data_ptr()); }
+static float* w(tvm::ffi::TensorView t) { return static_cast<float*>(t.data_ptr()); }
+void kernel(tvm::ffi::TensorView x, tvm::ffi::TensorView hide, tvm::ffi::TensorView out) {
+  const int64_t R = x.size(0), C = x.size(1);
+  const bool* hidden = static_cast<const bool*>(hide.data_ptr());
+  for (int64_t r = 0; r < R; ++r) { float m = -INFINITY, s = 0; for (int64_t c = r * C; c < (r + 1) * C; ++c) if (!hidden[c]) m = std::fmax(m, f(x)[c]);
+   for (int64_t c = r * C; c < (r + 1) * C; ++c) s += w(out)[c] = hidden[c] ? 0 : std::exp(f(x)[c] - m);
+   for (int64_t c = r * C; c < (r + 1) * C; ++c) w(out)[c] /= s; }
+}
+"""
+mod = load_inline(name="k", cpp_sources=SOURCE, functions="kernel")
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, hide):
+        out = torch.empty_like(x)
+        mod.kernel(x, hide, out)
+        return out

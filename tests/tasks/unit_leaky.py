@@ -1,0 +1,15 @@
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.leaky_relu(x, 0.1) + 1.0
+
+
+def get_inputs():
+    return [torch.rand(64, 512)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,15 @@
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return (x >= 0.5).float() * 2.0 + y
+
+
+def get_inputs():
+    return [torch.rand(64, 512), torch.rand(64, 512)]
+
+
+def get_init_inputs():
+    return []
