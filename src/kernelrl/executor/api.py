@@ -12,7 +12,23 @@ from kernelrl.task import Task
 from kernelrl.verdict import Spent, Verdict, Violation
 
 Distribution = Literal[
-    "normal", "uniform", "constant", "ties", "zeros", "negative", "large", "tiny", "wide", "denormal", "nan", "infinite"
+    "normal",
+    "uniform",
+    "constant",
+    "ties",
+    "zeros",
+    "negative",
+    "large",
+    "tiny",
+    "wide",
+    "denormal",
+    "nan",
+    "infinite",
+    "single",
+    "ordered",
+    "spike",
+    "rows",
+    "grains",
 ]
 """Value distributions beside the task's own (`executor/contest/distributions.py`)."""
 
@@ -88,7 +104,7 @@ class ExecutorSettings(BaseModel):
     threads: PositiveInt | None = None
     """Threads of one timed or checked run; None: all cores."""
     trials: PositiveInt = 5
-    """Number of runs on the task's own fresh inputs whose outputs must be right."""
+    """Number of runs on the task's own fresh inputs whose outputs must be right; most hold something rare."""
     distributions: tuple[Distribution, ...] = get_args(Distribution)
     """Hidden value distributions, one more run each, where the reference itself is reliable."""
     shapes: NonNegativeInt = 2

@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 
 from kernelrl.executor.api import Distribution
+from kernelrl.executor.contest import rare
 
 Variation = Literal["short", "others", "part", "within", "reorder"]
 """How an input that the task makes constant varies, see `VARIATIONS`."""
@@ -21,6 +22,8 @@ LARGE = 100.0
 TINY = 1e-6
 SOME = 0.05
 """Share of the values that are not finite."""
+FEW = 2 / 3
+"""Share of the draws in which it is one or two values and no more, which nobody meets who looks at some."""
 CLASSES = 4
 """Of the places of NaN, see `with_nan`."""
 WIDEST = 8.0
@@ -71,9 +74,14 @@ def redraw(
     if name in NOT_FINITE:
         return DISTRIBUTIONS[name](values, generator).to(drawn.dtype)
     if support is not None:
-        new = _fold(DISTRIBUTIONS[name](values, generator), *support, drawn.dtype)
+        new = DISTRIBUTIONS[name](values, generator)
+        new = _held(new, *support, drawn.dtype) if name in RARE else _fold(new, *support, drawn.dtype)
         return None if torch.equal(new, drawn) else new
-    fitted = _fit(DISTRIBUTIONS[name](values, generator), values)
+    new = DISTRIBUTIONS[name](values, generator)
+    if name in RARE:
+        most = torch.finfo(drawn.dtype).max ** 0.75
+        new = new.clamp(-most, most)
+    fitted = _fit(new, values)
     return None if fitted is None else fitted.to(drawn.dtype)
 
 
@@ -83,6 +91,14 @@ def shuffle(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     mixed = drawn.flatten()[order].reshape(drawn.shape)
     if drawn.is_floating_point() and torch.equal(mixed, drawn):
         return mixed * (0.5 + float(torch.rand((), generator=generator)))
+    return mixed
+
+
+def part_ways(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The same values in another order, or with one or two others among them: for inputs that are always equal."""
+    mixed = shuffle(drawn, generator)
+    if float(torch.rand((), generator=generator)) < FEW:
+        return torch.where(rare.few_places(drawn, generator), mixed, drawn)
     return mixed
 
 
@@ -122,7 +138,8 @@ def leave(
 
     Args:
         name: one of `LEAVING`: `normal` leaves some values as they are, a fifth becomes negative and a quarter larger
-            than the interval; `uniform` makes all of them negative.
+            than the interval; `uniform` makes all of them negative; `spike` does with one element, or one in every
+            few rows, what `normal` does with many.
         drawn: what the task drew.
         generator: source of randomness.
         support: the interval.
@@ -133,6 +150,8 @@ def leave(
     if name == "uniform":
         return (-values.abs()).to(drawn.dtype)
     coins = torch.rand(values.shape, generator=generator, dtype=values.dtype)
+    if name == "spike":
+        coins = torch.where(rare.some_places(values, generator), coins * 0.45, 1.0)
     outer = torch.randn(values.shape, generator=generator, dtype=values.dtype).abs_().mul_(OUTER)
     outer = outer.clamp_(max=OUTERMOST).mul_(min(size, 1.0, factor))
     return torch.where(coins < 0.2, -outer, torch.where(coins < 0.45, size + outer, values)).to(drawn.dtype)
@@ -158,7 +177,7 @@ def with_outliers(values: torch.Tensor, least: float, most: float) -> torch.Tens
 
 
 def with_nan(drawn: torch.Tensor, generator: torch.Generator, number: int) -> torch.Tensor:
-    """The same values with some NaN, which up to four draws of one shape have at places of their own.
+    """The same values with one or two NaN, or with some at places that up to four draws of one shape do not share.
 
     Args:
         drawn: of any shape.
@@ -168,6 +187,8 @@ def with_nan(drawn: torch.Tensor, generator: torch.Generator, number: int) -> to
     places = (
         torch.arange(drawn.numel()).mul_(2654435761).bitwise_right_shift_(16).remainder_(CLASSES).reshape(drawn.shape)
     )
+    if float(torch.rand((), generator=generator)) < FEW:
+        return drawn.masked_fill(rare.few_places(drawn, generator), torch.nan)
     chosen = torch.rand(drawn.shape, generator=generator) < CLASSES * SOME
     return drawn.masked_fill((places == number % CLASSES) & chosen, torch.nan)
 
@@ -334,6 +355,8 @@ def _nan(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def _infinite(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Some values are infinite."""
     infinite = torch.where(torch.rand(values.shape, generator=generator) < 0.5, torch.inf, -torch.inf).to(values.dtype)
+    if float(torch.rand((), generator=generator)) < FEW:
+        return torch.where(rare.few_places(values, generator), infinite, values)
     return torch.where(torch.rand(values.shape, generator=generator) < SOME, infinite, values)
 
 
@@ -350,14 +373,21 @@ DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torc
     "denormal": _denormal,
     "nan": _nan,
     "infinite": _infinite,
+    "spike": rare.spike,
+    "rows": rare.rows,
+    "grains": rare.grains,
+    "single": rare.single,
+    "ordered": rare.ordered,
 }
-LEAVING = ("normal", "uniform")
-"""Those that say nothing within an interval, and in which values may leave it."""
+RARE: tuple[Distribution, ...] = ("spike", "rows", "grains")
+"""Those that are the task's own but for something rare."""
+LEAVING = ("normal", "uniform", "spike")
+"""Those that say little within an interval, and in which values may leave it."""
 WILD = ("uniform", "tiny")
 """Those that may hold values far from zero, or outliers at the end."""
 NOT_FINITE = ("nan", "infinite")
 """Those for tasks that say what becomes of such values."""
-UNORDERED = ("constant", "ties", "zeros")
+UNORDERED = ("constant", "ties", "zeros", "single", "rows", "grains")
 """Those under which the order of equal values decides an index, so that an unstable sort has no one right answer."""
 
 
@@ -379,7 +409,13 @@ def _neighbours(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return (most - torch.randint(drawn.numel(), drawn.shape, generator=generator)).clamp_(min=least)
 
 
-_INTEGERS = {"constant": _one_integer, "ties": _extremes, "large": _neighbours}
+_INTEGERS = {
+    "constant": _one_integer,
+    "ties": _extremes,
+    "large": _neighbours,
+    "rows": rare.integer_rows,
+    "grains": rare.integer_run,
+}
 
 
 def _fold(new: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> torch.Tensor:
@@ -388,6 +424,11 @@ def _fold(new: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> tor
     folded = (high - (width - (new - low) % (2 * width)).abs()).to(dtype)
     end = torch.nextafter(torch.tensor(high, dtype=dtype), torch.tensor(low, dtype=dtype)) if width > 0 else high
     return folded.clamp(max=end)
+
+
+def _held(new: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> torch.Tensor:
+    """Values beyond the ends of [low, high) are at the ends."""
+    return new.clamp(low, max(low, below(high, dtype))).to(dtype)
 
 
 def _fit(new: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:

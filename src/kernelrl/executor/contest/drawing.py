@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest import distributions
+from kernelrl.executor.contest import distributions, rare
 from kernelrl.executor.contest.distributions import redraw
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.plain_draws import PlainDraws, Range
@@ -39,6 +39,8 @@ class Further:
     """A large and a small number are at the end."""
     far: bool = False
     """Where no interval is drawn from, values are far from zero, with one sign along most dimensions."""
+    not_finite: bool = False
+    """What is rare may be NaN or infinite."""
     rows: bool = False
     """Some rows are all zero, of masks all false or all true."""
 
@@ -128,7 +130,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         further, generator = self._further, self._generator
         factor = dict(further.beyond).get(self.num_drawn)
         if factor is not None and support is not None and distribution in distributions.LEAVING:
-            return distributions.leave(distribution, drawn, generator, support, factor)
+            outside = distributions.leave(distribution, drawn, generator, support, factor)
+            return rare.not_finite(outside, drawn, generator) if further.not_finite else outside
         negative = support is None and bool((drawn < 0).any())
         if further.far and negative:
             return distributions.far(drawn, generator)
@@ -136,6 +139,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             self._num_with_nan += 1
             return distributions.with_nan(drawn, generator, self._num_with_nan)
         new = redraw(distribution, drawn, generator, support)
+        if further.not_finite:
+            return rare.not_finite(drawn if new is None else new, drawn, generator)
         if further.ends and new is not None:
             outlier = distributions.OUTLIER
             low, high = support or (-outlier if negative else float(drawn.min()), outlier)

@@ -76,6 +76,7 @@ class Images:
         self.near: set[Distribution] = set()
         """Distributions that hold nothing more, because the reference does not bear it."""
         self._foreign: list[bool] = []
+        self._minds_not_finite = False
 
     def find_varying(self, first: torch.Tensor, layout: dict[str, Any]) -> None:
         """Compare the first image with another one."""
@@ -89,13 +90,15 @@ class Images:
             other = self.of(layout, self._own.ask(question | {"other_seed": question["seed"] ^ 1}))
             self._foreign = [not torch.equal(first[span], other[span]) for span in spans]
 
-    def learn(self, plain: list[tuple[int, float]], thresholds: dict[str, Any]) -> None:
+    def learn(self, plain: list[tuple[int, float]], thresholds: dict[str, Any], minds_not_finite: bool) -> None:
         """From now on hidden distributions hold more than the task's own draws do.
 
         Args:
             plain: draws whose values are inputs as they are, see `PlainDraws.reach`.
             thresholds: what the reference compares its data with, see `Thresholds.found`.
+            minds_not_finite: the task says what becomes of NaN or infinity.
         """
+        self._minds_not_finite = minds_not_finite
         self.thresholds = thresholds
         self.plain = [] if _UNFOLLOWED.search(self._own.task.source) else plain
         self.beyond = [] if thresholds["makes_places"] else self.plain
@@ -116,7 +119,8 @@ class Images:
         wild = distribution not in self.tame
         if distribution in LEAVING:
             far = {"far": True} if wild and distribution == "uniform" else {}
-            return far | ({"beyond": beyond} if beyond else {})
+            not_finite = {"not_finite": True} if distribution == "spike" and self._minds_not_finite else {}
+            return far | not_finite | ({"beyond": beyond} if beyond else {})
         if distribution == "tiny":
             return {"ends": True} if wild else {}
         if distribution == "zeros":
@@ -153,7 +157,7 @@ class Images:
                 _draw_apart(view(image, place), view(others, place), copies, generator)
         for _, twin in self.twins if _differs(draw) else ():
             values = view(image, shape.layout["tensors"][twin])
-            write(values, distributions.shuffle(values, generator))
+            write(values, distributions.part_ways(values, generator))
         return image
 
     def _vary(self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw) -> torch.Tensor:

@@ -16,6 +16,7 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution, ExecutorSettings
+from kernelrl.executor.contest.distributions import RARE
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping
 from kernelrl.executor.judging.attempts import Attempts
@@ -74,6 +75,7 @@ class Reference:
         self._cases: dict[Draw, Case | None] = {}
         self._settled: dict[Draw, list[compare.Expected] | None] = {}
         self._start = start
+        self._borne: list[Distribution] = []  # of those that are rare
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
         self.has_parameters = self.parameters_vary = False
@@ -117,7 +119,7 @@ class Reference:
             images.loose = find_loose(images, attempts.bears, image, layout)
             images.twins = find_twins(images, attempts.bears, image, layout)
             images.copies = find_apart(images, attempts.bears, image, layout)
-            images.learn(plain, self.habits.thresholds)
+            images.learn(plain, self.habits.thresholds, self.habits.minds_not_finite)
             self.parameters.clamped = self.habits.thresholds["clamped"]
         self.parameters_vary = self._try_parameters(attempts)
         if settings.oracle != "native":
@@ -194,13 +196,33 @@ class Reference:
         """
         settings = self.settings
         checked, redrawn = self._number(CHECKED, packed), self._number(REDRAWN, packed)
-        planned = [Draw(index, parameters=checked) for index in range(settings.trials)]
-        planned += [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
-        planned += [Draw(index, name, parameters=redrawn) for index, name in enumerate(settings.distributions)]
-        cases = [case for draw in planned if (case := self.case(draw)) is not None]
+        cases = [self._trial(index, checked) for index in range(settings.trials)]
+        self._borne = [name for name in self._rare if any(case.draw.distribution == name for case in cases)]
+        planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
+        planned += [
+            Draw(index, name, parameters=redrawn)
+            for index, name in enumerate(settings.distributions)
+            if name not in self._rare or name in self._rare[settings.trials - 1 :]
+        ]
+        cases += [case for draw in planned if (case := self.case(draw)) is not None]
         expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
         check_dependence(self.task, expected)
         return cases
+
+    @cached_property
+    def _rare(self) -> list[Distribution]:
+        """What trials and timed calls hold by turns that are otherwise as the task draws them."""
+        return [name for name in self.settings.distributions if name in RARE]
+
+    def _trial(self, index: int, parameters: int) -> Case:
+        """A trial on the task's own inputs, with something rare in most of those after the first."""
+        if 0 < index <= len(self._rare):
+            case = self.case(Draw(index, self._rare[index - 1], parameters=parameters))
+            if case is not None:
+                return case
+        case = self.case(Draw(index, parameters=parameters))
+        assert case is not None  # the task's own distribution always applies
+        return case
 
     def first_cases(self) -> list[Case]:
         """The first case of each shape. The caller holds `lock`."""
@@ -217,8 +239,13 @@ class Reference:
 
     def timed_case(self, index: int, packed: frozenset[int]) -> Case:
         """Inputs for a timed call, with parameters that no checked run has seen. The caller holds `lock`."""
-        case = self._firmly(self._provisional, Draw(index, parameters=self.timed_parameters(packed)))
-        assert case is not None  # the task's own distribution always applies
+        parameters = self.timed_parameters(packed)
+        if name := random.Random(self.seeds.of(Draw(index), "rare")).choice([None, *self._borne]):
+            case = self._provisional_if_borne(Draw(index, name, parameters=parameters))
+            if case is not None and find_not_finite([near.native for near in case.near]) <= self.habits.not_finite:
+                return case
+        case = self._firmly(self._provisional, Draw(index, parameters=parameters))
+        assert case is not None
         return case
 
     def hidden_case(self, index: int, distribution: Distribution, packed: frozenset[int]) -> Case | None:
@@ -226,8 +253,11 @@ class Reference:
 
         None: the reference does not run on them.
         """
+        draw = Draw(_TIMED_FROM + index, distribution, parameters=self.timed_parameters(packed))
+        return self._provisional_if_borne(draw)
+
+    def _provisional_if_borne(self, draw: Draw) -> Case | None:
         try:
-            draw = Draw(_TIMED_FROM + index, distribution, parameters=self.timed_parameters(packed))
             return self._firmly(self._provisional, draw)
         except TaskError:
             if not self.process.alive:
@@ -272,7 +302,7 @@ class Reference:
             return self._settled[case.draw]
         made, reliable = self._make_case(case.draw, case.image)
         assert made is not None
-        expected = made.expected if reliable or case.draw.distribution == "task" else None
+        expected = made.expected if reliable or case.draw.distribution in ("task", *RARE) else None
         for near, bounds in zip(case.near, expected or (), strict=expected is not None):
             if not bounds.accepts(near.native):
                 raise TaskError(f"task {self.task.id}: the reference gives different outputs for the same inputs")

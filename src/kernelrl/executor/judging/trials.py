@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelrl.executor.api import Distribution
+from kernelrl.executor.contest.distributions import RARE
 from kernelrl.executor.judging.candidate_process import CandidateProcess
 from kernelrl.executor.judging.endings import Ended
 from kernelrl.executor.judging.hidden_parameters import HiddenParameters
@@ -48,7 +49,8 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
         reference_peak = own.reference.peak_memory() if measures_memory else None
         timed = own.settings.timing and not match.interpreted
         if not any(case.changed for case in cases):  # what it makes of its inputs may not be reliable there
-            distributions = [each.draw.distribution for each in cases if each.draw.distribution != "task"]
+            drawn = [case.draw.distribution for case in cases]
+            distributions = [name for name in drawn if name != "task" and name not in RARE]  # those come anyway
         hidden.last = own.reference.timed_parameters(hidden.packed) if timed else cases[-1].draw.parameters
     compare_values = nothing
     remaining, asked_again = deque(cases), 0
