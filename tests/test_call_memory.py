@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from conftest import KERNELS, RIGHT, Kept
+from conftest import KERNELS, REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge, request
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, ExecutorSettings, make_executor
+from kernelrl.executor.engines.service import References
 from kernelrl.executor.judging.findings import Call, Findings
+from kernelrl.executor.judging.reference import Reference
 from kernelrl.executor.processes import call_memory
 from kernelrl.executor.processes.call_memory import GARBAGE, CallMemory
 from kernelrl.verdict import Verdict
@@ -145,6 +151,53 @@ def test_each_group_of_requests_has_its_own_inputs_and_a_verdict_names_them(exec
     first, second, third = verdicts
     assert first.draws == third.draws and first.errors == third.errors
     assert first.draws != second.draws and first.errors != second.errors
+
+
+def test_whoever_may_know_a_verdict_meets_other_inputs(executor_cache: Path) -> None:
+    """However soon the next candidate comes, unless it says that it was written with the first ones."""
+    sources = [KERNELS["wrong"].replace("void kernel", f"// {number}\nvoid kernel") for number in range(5)]
+    with make_executor({**FAST, "cache_dir": str(executor_cache), "draws": None, "verdict_cache": False}) as engine:
+        together = engine.evaluate([request(source, REFERENCE) for source in sources[:2]])
+        next_turn = judge(engine, sources[2], task=REFERENCE)
+        of_a_batch = [
+            engine.evaluate([request(source, REFERENCE).model_copy(update={"group": "batch"})])[0]
+            for source in sources[3:]
+        ]
+    assert len({verdict.draws for verdict in together}) == len({verdict.draws for verdict in of_a_batch}) == 1
+    assert len({verdict.draws for verdict in (*together, next_turn, *of_a_batch)}) == 3
+
+
+def test_whoever_may_know_a_verdict_waits_until_nobody_needs_its_inputs() -> None:
+    """Candidates that were there before the first verdict share them, whatever their group is."""
+    task = request(RIGHT).task
+    order, renewed = list[str](), list[str]()
+
+    class Watched(Reference):
+        num_bytes = 0  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            self.process = cast(Any, SimpleNamespace(alive=True))
+
+        def renew(self) -> None:
+            renewed.append(order[-1])
+
+    cores = cast(Any, SimpleNamespace(holding=lambda lock: lock))
+    references = References(lambda task: Watched(), cores)
+
+    def ask(group: str, arrived: float) -> None:
+        with references.of(task, group, arrived) as get:
+            get()
+            order.append(group)
+
+    with references.of(task, "first", arrived=0.0) as get:
+        get()
+        ask("second", arrived=0.0)
+        later = threading.Thread(target=ask, args=("third", math.inf))
+        later.start()
+        ask("fourth", arrived=0.0)
+        order.append("first")
+    later.join()
+    assert order == ["second", "fourth", "first", "third"] and renewed == ["first"]
 
 
 def test_work_in_the_constructor_is_seen(executor: Executor) -> None:

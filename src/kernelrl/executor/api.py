@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol, Self, get_args
 
@@ -50,6 +51,10 @@ class Request(BaseModel):
     candidate: Candidate | None
     dialect: str
     """The dialect that was asked for; named in the verdict also when there is no kernel."""
+    group: str | None = None
+    """Whoever wrote candidates of one group knew no verdict on another of them, so they may meet the same inputs.
+
+    None: the requests of one call of `Executor.stream` are a group."""
 
 
 class ClusterSettings(BaseModel):
@@ -228,6 +233,12 @@ class Executor(Protocol):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def in_group(requests: Sequence[Request]) -> list[Request]:
+    """The requests, of which those without a group are one."""
+    group = secrets.token_hex(8)
+    return [it if it.group is not None else it.model_copy(update={"group": group}) for it in requests]
 
 
 def group_equal(requests: Sequence[Request]) -> list[list[int]]:

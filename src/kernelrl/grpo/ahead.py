@@ -7,6 +7,7 @@ most of the work, and timing waits until the cores are free.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,17 +32,20 @@ class JudgedAhead:
         self._executor = executor
         self._threads = ThreadPoolExecutor(NUM_THREADS, thread_name_prefix="ahead")
         self._begun: dict[Key, Future[Verdict]] = {}
+        self._group = secrets.token_hex(8)
         self._builds_alone = isinstance(executor, LocalExecutor) and executor.settings.timing
 
     def begin(self, request: Request) -> None:
         """Judge it, or build it, in the background; a request that was begun already is left alone."""
+        request = request.model_copy(update={"group": self._group})
         key = _key(request)
         if key is not None and key not in self._begun:
             self._begun[key] = self._threads.submit(self._build if self._builds_alone else self._judge, request)
 
     def evaluate(self, requests: Sequence[Request]) -> list[Verdict]:
         """Verdicts in the order of the requests; what was begun and is not among them is dropped."""
-        begun, self._begun = self._begun, {}
+        requests = [request.model_copy(update={"group": self._group}) for request in requests]
+        begun, self._begun, self._group = self._begun, {}, secrets.token_hex(8)
         if self._builds_alone:
             for build in begun.values():
                 if not build.cancel():

@@ -29,6 +29,7 @@ from kernelrl.executor.api import (
     Request,
     answers,
     group_equal,
+    in_group,
     not_known,
     without_kernel,
 )
@@ -83,6 +84,7 @@ class LocalExecutor(Executor):
             InfrastructureError: the service cannot be started at all.
         """
         results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        requests = in_group(requests)
         groups = group_equal(requests)
         numbers = [self._submit(_Job(requests[indices[0]], results, indices)) for indices in groups]
         try:

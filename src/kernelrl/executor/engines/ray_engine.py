@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kernelrl.errors import InfrastructureError, UserError
-from kernelrl.executor.api import ClusterSettings, Executor, ExecutorSettings, NodeHealth, Request, answers, group_equal
+from kernelrl.executor.api import (
+    ClusterSettings,
+    Executor,
+    ExecutorSettings,
+    NodeHealth,
+    Request,
+    answers,
+    group_equal,
+    in_group,
+)
 from kernelrl.executor.engines.dispatch import Job
 from kernelrl.executor.engines.service import read_secret
 from kernelrl.verdict import Verdict
@@ -52,6 +61,7 @@ class RayExecutor(Executor):
     def stream(self, requests: Sequence[Request]) -> Iterator[tuple[int, Verdict]]:
         """(index, verdict) as they come, each index once. Who stops reading cancels what no node has yet."""
         results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        requests = in_group(requests)
         groups = group_equal(requests)
         with self._lock:
             if self._closed:

@@ -11,6 +11,7 @@ import ctypes
 import gc
 import hashlib
 import json
+import math
 import os
 import platform
 import queue
@@ -25,6 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -70,8 +72,6 @@ from kernelrl.executor.processes.process import Needs, Process  # noqa: E402
 from kernelrl.task import Task  # noqa: E402
 from kernelrl.verdict import Verdict  # noqa: E402
 
-RENEWED_AFTER_S = 2.0
-"""A reference that nobody has used for so long (in seconds) serves another group, which gets other inputs."""
 REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
 MAX_REFERENCES = 16
@@ -87,6 +87,19 @@ COMPILED_MB = 256
 _LIBC = ctypes.CDLL(None)
 
 
+@dataclass
+class Told:
+    """Who has had verdicts on the inputs that a reference has now."""
+
+    first: float = math.inf
+    """When the first was told, by `time.monotonic`."""
+    groups: set[str | None] = field(default_factory=set)
+
+    def may_be_known(self, group: str | None, arrived: float) -> bool:
+        """Whether a candidate of that group, which arrived then, may have been written by who knew one of them."""
+        return self.first < arrived and (group is None or self.groups != {group})
+
+
 class References:
     """The references in use and, within a budget of memory, those used lately."""
 
@@ -94,20 +107,34 @@ class References:
         self._make = make
         self._cores = cores
         self._lock = threading.Lock()
+        self._left = threading.Condition(self._lock)
         self._entries: OrderedDict[str, Reference | TaskError] = OrderedDict()
         self._users: dict[str, int] = {}
         self._starting: dict[str, threading.Lock] = {}
-        self._left: dict[str, float] = {}
+        self._told: dict[str, Told] = {}
 
     @contextmanager
-    def of(self, task: Task) -> Iterator[Any]:
-        """A function that gives the task's reference; it stays alive until the context is left."""
+    def of(self, task: Task, group: str | None, arrived: float) -> Iterator[Any]:
+        """A function that gives the task's reference; it stays alive until the context is left.
+
+        Its inputs are others than those of verdicts of which whoever asks may know: it waits until nobody needs these.
+
+        Args:
+            task: the task.
+            group: see `Request`.
+            arrived: when the request did, by `time.monotonic`.
+        """
         key = task.digest
         with self._lock:
-            known = self._entries.get(key)
-            idle = not self._users.get(key) and time.monotonic() - self._left.get(key, 0.0) > RENEWED_AFTER_S
-            if idle and isinstance(known, Reference):
-                known.renew()
+            while (told := self._told.setdefault(key, Told())).may_be_known(group, arrived):
+                if self._users.get(key):
+                    self._left.wait()
+                    continue
+                known = self._entries.get(key)
+                if isinstance(known, Reference):
+                    known.renew()
+                self._told[key] = Told()
+            told.groups.add(group)
             self._users[key] = self._users.get(key, 0) + 1
             starting = self._starting.setdefault(key, threading.Lock())
 
@@ -132,8 +159,9 @@ class References:
         finally:
             with self._lock:
                 self._users[key] -= 1
-                self._left[key] = time.monotonic()
+                told.first = min(told.first, time.monotonic())
                 self._shrink()
+                self._left.notify_all()
 
     def _shrink(self) -> None:
         total = sum(entry.num_bytes for entry in self._entries.values() if isinstance(entry, Reference))
@@ -141,7 +169,7 @@ class References:
             if self._users[key]:
                 continue
             if total > REFERENCE_BYTES or len(self._entries) > MAX_REFERENCES:
-                del self._entries[key], self._users[key], self._starting[key], self._left[key]
+                del self._entries[key], self._users[key], self._starting[key], self._told[key]
                 if isinstance(entry, Reference):
                     total -= entry.num_bytes
                     entry.close()
@@ -235,8 +263,13 @@ class Service:
         self._fork().close()  # what this machine does not offer is known before the first candidate
         self.spares = Spares(self._fork, 2 if self.on_gpu else self.workers)
 
-    def verdict(self, request: Request) -> Verdict:
-        """Judge one request, or recall it. Never raises: whatever is not the candidate's fault is `infrastructure`."""
+    def verdict(self, request: Request, arrived: float) -> Verdict:
+        """Judge one request, or recall it. Never raises: whatever is not the candidate's fault is `infrastructure`.
+
+        Args:
+            request: the candidate.
+            arrived: when it did, by `time.monotonic`.
+        """
         if self.on_gpu and request.dialect == "cpp":
             return _not_known(request, "cuda", "task", "C++ kernels run on the CPU: use executor.device=cpu")
         key = self._key(request)
@@ -244,10 +277,10 @@ class Service:
             if self.settings.verdict_cache and (known := self.verdicts.get(key)) is not None:
                 update = {"task_id": request.task.id, "cached": True}
                 return Verdict.model_validate_json(known).model_copy(update=update)
-            found = self._judge(request)
+            found = self._judge(request, arrived)
             if found.status == "killed" and not found.final:
                 first = found  # died by itself, or by a machine short of memory: the second time tells
-                found = self._judge(request)
+                found = self._judge(request, arrived)
                 found = add_costs(found, [first, found])
             if self.settings.verdict_cache and found.final:
                 self.verdicts.set(key, found.model_dump_json())
@@ -264,7 +297,7 @@ class Service:
         except Exception as error:
             return _not_known(request, self.settings.device, "executor", f"{type(error).__name__}: {error}")
 
-    def _judge(self, request: Request) -> Verdict:
+    def _judge(self, request: Request, arrived: float) -> Verdict:
         profile = cache(self.profiler.profile) if self.profiler else None  # once, however often the kernel is judged
 
         def look(reference: Callable[[], Reference]) -> Verdict:
@@ -281,7 +314,8 @@ class Service:
             with closing(self._reference(request.task)) as reference:
                 return look(lambda: reference)
 
-        with self.references.of(request.task) as reference:
+        since = arrived if self.settings.draws is None else -math.inf  # named ones are the same for all
+        with self.references.of(request.task, request.group, since) as reference:
             return self._on_this_machine(self.retest(request.task.digest, partial(look, reference), look_again))
 
     def _on_this_machine(self, found: Verdict) -> Verdict:
@@ -400,11 +434,13 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
 
     cancelled: set[int] = set()
 
-    def answer(number: int, request: Request, ahead: dict[str, str | None] | None) -> None:
+    def answer(number: int, request: Request, arrived: float, ahead: dict[str, str | None] | None) -> None:
         if number in cancelled:
             cancelled.discard(number)
             return
-        verdict = service.verdict(request) if ahead is None else service.build_ahead(request, ahead["gpu_arch"])
+        verdict = (
+            service.verdict(request, arrived) if ahead is None else service.build_ahead(request, ahead["gpu_arch"])
+        )
         with sending:
             wire.send(client, {"number": number, "verdict": verdict.to_json()})
 
@@ -417,7 +453,7 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
             cancelled.update(message["cancel"])
             continue
         request = Request.model_validate(message["request"])
-        service.pool.submit(answer, message["number"], request, message.get("ahead"))
+        service.pool.submit(answer, message["number"], request, time.monotonic(), message.get("ahead"))
 
 
 if __name__ == "__main__":
