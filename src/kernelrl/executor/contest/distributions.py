@@ -8,6 +8,7 @@ well-behaved on them is found out by running it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -68,21 +69,30 @@ def redraw(
         return None
     if not drawn.is_floating_point():
         return _INTEGERS[name](drawn, generator) if name in _INTEGERS else None
+    if name in RARE:
+        return _rare(name, drawn, generator, support)
     values = drawn.double()
     if not bool(values.isfinite().all()):
         return None
     if name in NOT_FINITE:
         return DISTRIBUTIONS[name](values, generator).to(drawn.dtype)
     if support is not None:
-        new = DISTRIBUTIONS[name](values, generator)
-        new = _held(new, *support, drawn.dtype) if name in RARE else _fold(new, *support, drawn.dtype)
+        new = _fold(DISTRIBUTIONS[name](values, generator), *support, drawn.dtype)
         return None if torch.equal(new, drawn) else new
-    new = DISTRIBUTIONS[name](values, generator)
-    if name in RARE:
-        most = torch.finfo(drawn.dtype).max ** 0.75
-        new = new.clamp(-most, most)
-    fitted = _fit(new, values)
+    fitted = _fit(DISTRIBUTIONS[name](values, generator), values)
     return None if fitted is None else fitted.to(drawn.dtype)
+
+
+def _rare(
+    name: Distribution, drawn: torch.Tensor, generator: torch.Generator, support: tuple[float, float] | None
+) -> torch.Tensor | None:
+    """The drawn values, with something rare within their support, in their own precision: timed calls wait for it."""
+    least = float(drawn.min())
+    if not math.isfinite(least + float(drawn.max())):
+        return None
+    most = torch.finfo(drawn.dtype).max ** 0.75  # products and sums of some are finite
+    low, high = support or (least if least >= 0 else -most, most)
+    return DISTRIBUTIONS[name](drawn, generator).clamp_(low, max(low, below(high, drawn.dtype)))
 
 
 def shuffle(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -151,7 +161,10 @@ def leave(
         return (-values.abs()).to(drawn.dtype)
     coins = torch.rand(values.shape, generator=generator, dtype=values.dtype)
     if name == "spike":
-        coins = torch.where(rare.some_places(values, generator), coins * 0.45, 1.0)
+        places = rare.some_places(values, generator)
+        chosen = coins.view(-1)[places] * 0.45
+        coins = torch.ones_like(coins)
+        coins.view(-1)[places] = chosen
     outer = torch.randn(values.shape, generator=generator, dtype=values.dtype).abs_().mul_(OUTER)
     outer = outer.clamp_(max=OUTERMOST).mul_(min(size, 1.0, factor))
     return torch.where(coins < 0.2, -outer, torch.where(coins < 0.45, size + outer, values)).to(drawn.dtype)
@@ -424,11 +437,6 @@ def _fold(new: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> tor
     folded = (high - (width - (new - low) % (2 * width)).abs()).to(dtype)
     end = torch.nextafter(torch.tensor(high, dtype=dtype), torch.tensor(low, dtype=dtype)) if width > 0 else high
     return folded.clamp(max=end)
-
-
-def _held(new: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> torch.Tensor:
-    """Values beyond the ends of [low, high) are at the ends."""
-    return new.clamp(low, max(low, below(high, dtype))).to(dtype)
 
 
 def _fit(new: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:

@@ -1,7 +1,7 @@
 """Values that are as the task draws them but for something rare, and values among which one element decides.
 
 Who looks at some numbers of an input first, and leaves out what typical numbers never need, does not see where these
-differ. Each function takes finite values (float64) and returns others of the same shape.
+differ. Each function takes finite values and returns others of the same shape and dtype.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SMALL = 1e-4
 def spike(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """One element, or one in every few rows, is far larger than all others."""
     new = _flat(values)
-    size = float(values.square().mean().sqrt()) or 1.0
-    places = some_places(values, generator).reshape(-1).nonzero().flatten()
+    size = float(values.norm(dtype=torch.float32 if values.dtype != torch.float64 else None)) / len(new) ** 0.5 or 1.0
+    places = some_places(values, generator)
     signs = torch.randint(0, 2, places.shape, generator=generator).to(new.dtype) * 2 - 1
     new[places] = signs * size * FACTORS[_below(len(FACTORS), generator)] * _between(1.0, 2.0, generator)
     return new.reshape(values.shape)
@@ -120,12 +120,10 @@ def few_places(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor
 
 
 def some_places(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Whether an element is the one of all, or of every fourth row or so, at any place."""
+    """Any one place, or one in every fourth row or so, in the flattened values."""
     num_rows = values.numel() // max(1, values.shape[-1] if values.dim() else 1)
     count = 1 if _coin(generator) else max(1, num_rows // 4)
-    chosen = torch.zeros(values.numel(), dtype=torch.bool)
-    chosen[torch.randint(values.numel(), (count,), generator=generator)] = True
-    return chosen.reshape(values.shape)
+    return torch.randint(values.numel(), (count,), generator=generator)
 
 
 def _flat(values: torch.Tensor) -> torch.Tensor:

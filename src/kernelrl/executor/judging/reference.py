@@ -215,11 +215,10 @@ class Reference:
         return [name for name in self.settings.distributions if name in RARE]
 
     def _trial(self, index: int, parameters: int) -> Case:
-        """A trial on the task's own inputs, with something rare in most of those after the first."""
-        if 0 < index <= len(self._rare):
-            case = self.case(Draw(index, self._rare[index - 1], parameters=parameters))
-            if case is not None:
-                return case
+        """A trial on the task's own inputs, with something rare in most of them, but never in the first."""
+        name = [None, *self._rare][index % (1 + len(self._rare))]
+        if name and (case := self.case(Draw(index, name, parameters=parameters))) is not None:
+            return case
         case = self.case(Draw(index, parameters=parameters))
         assert case is not None  # the task's own distribution always applies
         return case
