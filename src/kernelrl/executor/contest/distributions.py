@@ -426,6 +426,8 @@ _INTEGERS = {
     "constant": _one_integer,
     "ties": _extremes,
     "large": _neighbours,
+    "single": rare.single,
+    "ordered": rare.ordered,
     "rows": rare.integer_rows,
     "grains": rare.integer_run,
 }

@@ -92,7 +92,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             return drawn
         new = self._redraw(self._distribution, name, drawn, support)
         if new is not None:
-            self.num_redrawn += name not in _COINS
+            self.num_redrawn += name not in _COINS or self._distribution in distributions.RARE
             drawn.copy_(new)
         return drawn
 
@@ -102,6 +102,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         """Other values, with what they hold beside the distribution; None: the drawn ones stay."""
         if not drawn.numel():
             return None
+        if name in _COINS and distribution in distributions.RARE:
+            return redraw(distribution, drawn.long(), self._generator)
         if name in _COINS:
             return distributions.with_even_rows(drawn, self._generator, 0.0, 1.0) if self._further.rows else None
         if name in _INTEGERS:

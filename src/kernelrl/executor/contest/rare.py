@@ -80,7 +80,7 @@ def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def single(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """All are equal but one."""
     flat = values.flatten()
-    new = torch.full_like(flat, float(flat[_below(len(flat), generator)]))
+    new = torch.full_like(flat, flat[_below(len(flat), generator)].item())
     new[_below(len(flat), generator)] = flat[_below(len(flat), generator)]
     return new.reshape(values.shape)
 

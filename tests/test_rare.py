@@ -1,0 +1,100 @@
+"""Inputs that are typical but for something rare, which a kernel that looks at some numbers first does not see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from conftest import REFERENCE, RIGHT, Kept
+from executor_cases import FAST, judge
+from kernelrl.executor import Executor
+from kernelrl.executor.api import Distribution
+from kernelrl.executor.contest import distributions, rare
+from kernelrl.executor.contest.distributions import RARE
+from kernelrl.executor.contest.drawing import Drawing, Further
+
+SEEDS = range(60)
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def drawn(name: Distribution, draw: Callable[[], torch.Tensor], further: Further | None = None) -> list[torch.Tensor]:
+    found = []
+    for seed in SEEDS:
+        with Drawing(name, seed, further):
+            found.append(draw())
+    return found
+
+
+@pytest.mark.parametrize("name", RARE)
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (16, 16), (3, 1, 5), (2, 3, 8, 8)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_most_of_a_draw_is_as_it_was(name: Distribution, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    for seed in SEEDS:
+        before = torch.randn(shape, generator=generator(seed)).to(dtype)
+        after = distributions.redraw(name, before, generator(seed))
+        assert after is not None and after.shape == before.shape and after.dtype == dtype
+        assert bool(after.isfinite().all())
+        if before.numel() > 200:
+            assert float((after == before).double().mean()) > 0.6
+
+
+def test_a_spike_may_be_anywhere_and_is_alone_in_half_of_the_draws() -> None:
+    places, alone = set[int](), 0
+    for values in drawn("spike", lambda: torch.randn(16, 64)):
+        far = (values.abs() > 10).flatten().nonzero().flatten()
+        alone += len(far) == 1
+        places.update((far // 256).tolist())
+    assert places == {0, 1, 2, 3} and 15 < alone < 45
+
+
+def test_what_is_rare_stays_in_the_interval_of_its_draw_unless_that_may_be_left() -> None:
+    for name in RARE:
+        assert all(
+            float(values.min()) >= 0 and float(values.max()) < 1 for values in drawn(name, lambda: torch.rand(9, 9))
+        )
+    outside = drawn("spike", lambda: torch.rand(9, 9), Further(beyond=[(1, 1.0)]))
+    assert all(bool(((values < 0) | (values >= 1)).any()) for values in outside)
+    assert all(float(values.min()) >= 0 for values in drawn("spike", lambda: torch.empty(9, 9).exponential_()))
+
+
+def test_what_is_rare_is_not_finite_where_the_task_says_what_becomes_of_that() -> None:
+    for draw in (lambda: torch.randn(9, 9), lambda: torch.rand(9, 9)):
+        found = drawn("spike", draw, Further(not_finite=True, beyond=[(1, 1.0)]))
+        assert sum(bool(values.isnan().any()) for values in found) > 3
+        assert sum(bool(values.isinf().any()) for values in found) > 6
+        assert all(float(values.isfinite().double().mean()) > 0.9 for values in found)
+
+
+def test_rows_of_coins_and_integers_may_be_even() -> None:
+    for draw in (lambda: torch.rand(8, 32).bernoulli_(0.5), lambda: torch.randint(9, (8, 32))):
+        assert any(bool((values == values[:, :1]).all(dim=1).any()) for values in drawn("rows", draw))
+
+
+def test_one_element_alone_decides() -> None:
+    values = torch.randn(4, 128, generator=generator(0))
+    for seed in SEEDS:
+        even = rare.single(values, generator(seed))
+        assert int((even == even.mode().values.mode().values).sum()) >= even.numel() - 1
+        steps = rare.ordered(values, generator(seed)).diff(dim=-1)
+        assert 1 <= int((steps < 0).sum()) <= 2
+
+
+@pytest.fixture(scope="module")
+def executor(executor_cache: Path, kept_executor: Kept) -> Iterator[Executor]:
+    with kept_executor({**FAST, "cache_dir": str(executor_cache)}) as engine:
+        yield engine
+
+
+def test_trials_hold_something_rare_where_the_reference_bears_it(executor: Executor) -> None:
+    wrong = RIGHT.replace("2.0f * a[i]", "3.0f * a[i]")
+    inputs = {error.inputs for error in judge(executor, wrong).errors}
+    assert {"task", *RARE} <= inputs
+    overflowing = REFERENCE.replace("torch.relu(x) * 2.0", "torch.exp(x * x)")  # of all that is far larger
+    inputs = {error.inputs for error in judge(executor, wrong, overflowing).errors}
+    assert {"task", "grains"} <= inputs and "spike" not in inputs
