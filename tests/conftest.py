@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import random
 import shutil
 import subprocess
 import tempfile
@@ -18,7 +19,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import warm
 from chat_server import Server
@@ -118,6 +121,14 @@ def _no_tracking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETRC", "/nonexistent")
 
 
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """What a test draws without a seed is the same in every run, whichever tests its process has run before."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def executor_cache() -> Path:
     """A build and verdict cache that starts empty and serves all tests: the precompiled header is made once."""
@@ -208,7 +219,7 @@ def kernelrl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 TOY_CACHE = f"executor.cache_dir={os.environ['KERNELRL_TESTS']}/cache"
 TOY_DATA = ("tasks.num_train=24", "curate.num_triples=16", "curate.num_heldout_triples=2")
 """Runs that curate the same tasks recall each other's verdicts from that cache."""
-TOY = ("recipe=toy", "tracker=none", "executor.timing=false", *TOY_DATA, TOY_CACHE)
+TOY = ("recipe=toy", "tracker=none", "executor.timing=false", "executor.draws=tests", *TOY_DATA, TOY_CACHE)
 """Overrides of the toy run, which other runs that go on from it share."""
 TOY_SFT = ("sft.trainer.max_steps=12", "sft.trainer.logging_steps=1")
 

@@ -39,13 +39,13 @@ SelectTypeParameters=CR_Core
 SchedulerParameters=sched_interval=2,bf_interval=2
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-SlurmdTimeout=6
+SlurmdTimeout=20
 KillWait=5
 ReturnToService=2
 MpiDefault=none
 MailProg=/bin/true
 {nodes}
-PartitionName=work Nodes=ALL Default=YES State=UP PriorityTier=1 GraceTime=120
+PartitionName=work Nodes=ALL Default=YES State=UP PriorityTier=1 GraceTime=600
 PartitionName=urgent Nodes=ALL State=UP PriorityTier=10 PreemptMode=OFF
 """
 MARK = "SLURM_TEST_NODE"

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from kernelrl.executor.processes.counters import (
     explain,
     try_counters,
 )
+from kernelrl.executor.processes.standing import stands, wait_until_it_stands
 from kernelrl.strategies.feedback import Feedback
 from kernelrl.verdict import Counters, GpuCounters, Verdict
 from software_counters import FAULTS, NOTHING
@@ -64,18 +66,23 @@ FEW = 400
 
 
 class Worker:
+    """Runs between a question and its answer, and else stands, as a contestant does."""
+
     def __init__(self) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
-        self._wait()
         self.pid = self.process.pid
+        self._wait()
 
     def _wait(self) -> None:
         assert self.process.stdout is not None and self.process.stdout.readline()
+        self.process.send_signal(signal.SIGSTOP)
+        wait_until_it_stands(self.pid, partial(stands, self.pid))
 
     def ask(self, what: str) -> None:
         assert self.process.stdin is not None
+        self.process.send_signal(signal.SIGCONT)
         self.process.stdin.write(f"{what}\n")
         self._wait()
 

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
-from time import sleep
 from types import SimpleNamespace
 
 import datasets
@@ -16,6 +15,7 @@ from omegaconf import OmegaConf
 
 from chat_server import answer
 from curated import training_config, triple
+from executor_cases import wait_for
 from kernelrl.candidate import Completion
 from kernelrl.data import curate, sources
 from kernelrl.data.build import DROPPED, PROPOSALS, TASKS
@@ -25,7 +25,7 @@ from kernelrl.data.revisions import require_same
 from kernelrl.data.shards import merge
 from kernelrl.data.tables import DRAWN_COLUMNS, PROPOSAL_COLUMNS, SFT_COLUMNS, TASK_COLUMNS, read_table, write_table
 from kernelrl.data.teachers import Proposal, Teacher, make_teacher
-from kernelrl.data.verification import Verifier, propose
+from kernelrl.data.verification import AHEAD, Verifier, propose
 from kernelrl.errors import InfrastructureError, UserError
 from kernelrl.executor.api import Request, not_known
 from kernelrl.records import Ledger, Record, digest, write_json
@@ -521,15 +521,16 @@ def test_a_slow_disk_is_not_waited_for_once_for_each_kernel(tmp_path, monkeypatc
     written = []
 
     def append(ledger, records):
+        if not written:  # the disk is busy until everybody else has handed in a record, too
+            wait_for(lambda: len(records) + len(verifier._unwritten) == AHEAD)
         written.append(len(records))
-        sleep(0.2)
         append_at_once(ledger, records)
 
     append_at_once = Ledger.append
     monkeypatch.setattr(Ledger, "append", append)
-    verifier = Verifier(Judge(), Ledger(tmp_path), "short", 4)
+    verifier = Verifier(Judge(), Ledger(tmp_path), "short", workers=1)
     assert sum(1 for _ in verifier.verify(ECHOED, [(Echo(), "cpp")], None, "")) == 24
-    assert sum(written) == len(list(Ledger(tmp_path))) == 24 > len(written)
+    assert sum(written) == len(list(Ledger(tmp_path))) == 24 and AHEAD in (written[0], sum(written[:2]))
 
 
 def test_several_teachers_and_dialects_are_asked_task_by_task():

@@ -187,7 +187,7 @@ def test_a_size_may_have_two_names():
 
 @pytest.mark.slow
 def test_what_cannot_be_traced_is_reported_and_harms_nobody(tmp_path):
-    settings = Settings(cache_dir=str(tmp_path), workers=1, timeout_s=2.5)
+    settings = Settings(cache_dir=str(tmp_path), workers=1, timeout_s=10.0)
     bad = {
         "broken": "return x @ y",
         "crash": "import os\nos.abort()",

@@ -172,6 +172,7 @@ def compose(inputs, output_dir):
         "eval.max_new_tokens": 64,
         "eval.bootstrap": 200,
         "executor.cache_dir": inputs / "cache",
+        "executor.draws": "tests",
         "executor.trials": 2,
         "executor.min_pairs": 3,
         "executor.max_pairs": 5,

@@ -53,7 +53,7 @@ def judge(executor, ledger, texts, step=7, **options):
 def test_every_completion_gets_a_reward_and_a_record(tmp_path, executor_cache, kept_executor):
     texts = [f"<think>\nwhy\n</think>\n```python\n{source}```\n" for source in KERNELS.values()] + ["no kernel"]
     ledger = Ledger(tmp_path)
-    with kept_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
+    with kept_executor({"draws": "tests", "timing": False, "cache_dir": str(executor_cache)}) as executor:
         rewards, metrics = judge(executor, ledger, texts)
     assert rewards == [1.0, 0.0, 0.0, 0.0, 0.0]
     records = list(ledger)
@@ -196,7 +196,7 @@ DRAFT = f"perhaps\n```python\n{KERNELS['right']}```\nor rather"
 def test_a_draft_in_reasoning_that_the_template_opened_is_not_judged(tmp_path, executor_cache, kept_executor):
     """The first completion was cut off while it reasoned, the second has reasoned and answers."""
     ledger = Ledger(tmp_path)
-    with kept_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
+    with kept_executor({"draws": "tests", "timing": False, "cache_dir": str(executor_cache)}) as executor:
         rewards, _ = judge(
             executor, ledger, [DRAFT, f"{DRAFT}\n</think>\n{DRAFT}"], reasoning=Reasoning(opening="<think>\n")
         )

@@ -640,7 +640,7 @@ def test_kernels_of_the_published_form_become_candidates(tmp_path, executor_cach
     assert teacher.propose(task.model_copy(update={"id": "kernelbook/8-ScaledLinear"}), "triton") == []
     assert teacher.summary() == {"not_converted": {"extern kernel: sort": 1}}
     candidate = Candidate(source=proposal.source, dialect="triton")
-    with kept_executor({"timing": False, "trials": 2, "cache_dir": str(executor_cache)}) as executor:
+    with kept_executor({"draws": "tests", "timing": False, "trials": 2, "cache_dir": str(executor_cache)}) as executor:
         ((_, verdict),) = executor.stream([Request(task=task, candidate=candidate, dialect="triton")])
     assert verdict.correct, verdict.feedback
 

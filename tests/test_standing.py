@@ -19,7 +19,7 @@ from kernelrl.executor.processes.standing import StillRuns, cpu_s, stands, wait_
 
 POPULATES = """
 import ctypes, mmap, threading
-SIZE, POPULATE, GIVE_BACK = 1 << 28, 23, 4
+SIZE, POPULATE, GIVE_BACK = 1 << 26, 23, 4
 libc = ctypes.CDLL(None)
 memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
@@ -30,7 +30,8 @@ def work():
 for _ in range(2):
     threading.Thread(target=work, daemon=True).start()
 """
-"""Threads that are nearly always within a system call, with which the kernel goes on after they were told to stop."""
+"""Threads that are nearly always within a system call, with which the kernel goes on after they were told to stop. Each
+takes some hundredths of a second, which leaves a slow machine room below `STOPPING_CPU_S`."""
 
 
 @contextmanager

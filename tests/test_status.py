@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -24,9 +26,12 @@ from kernelrl.executor.engines.health import Heartbeat
 from kernelrl.records import Ledger, Record, write_json
 from kernelrl.runs.stages import PIPELINE
 from kernelrl.stage_folder import LOG, open_stage
+from kernelrl.training import checkpoints
 from kernelrl.training.checkpoints import StageCallback
 from kernelrl.verdict import Verdict
 
+NOW = 1.8e9
+"""The time at which the page looks."""
 HOSTILE = "<script>alert(1)</script> [bold]x"
 
 
@@ -38,7 +43,7 @@ def record(id, age_s, **verdict):
         prompt="?",
         completion="!",
         verdict=Verdict(task_id="t", candidate="c", **fields),
-        time=time.time() - age_s,
+        time=NOW - age_s,
     )
 
 
@@ -54,11 +59,18 @@ def write_training_log(folder: Path, entries) -> None:
     callback = StageCallback(folder / LOG)
     arguments = TrainingArguments(output_dir=str(folder), report_to="none")
     state, control = TrainerState(), TrainerControl()
-    callback.on_train_begin(arguments, state, control)
-    for step, entry in enumerate(entries, 1):
-        state.global_step = step
-        callback._started = time.monotonic() - 2.0 * step
-        callback.on_log(arguments, state, control, logs=entry)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: 2.0 * state.global_step))
+        callback.on_train_begin(arguments, state, control)
+        for step, entry in enumerate(entries, 1):
+            state.global_step = step
+            callback.on_log(arguments, state, control, logs=entry)
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = import_module("kernelrl.commands.status.read")
+    monkeypatch.setattr(reading, "time", SimpleNamespace(time=lambda: NOW))
 
 
 @pytest.fixture
@@ -116,10 +128,10 @@ def test_steps_rates_and_time_left(run, worker):
     grpo = stage(run, "grpo")
     assert grpo.progress is not None
     assert (grpo.progress.done, grpo.progress.of, grpo.progress.unit) == (8, 20, "steps")
-    assert grpo.progress.left_s == pytest.approx(12 * 2.0, rel=0.05)
-    assert grpo.rates["steps/min"] == pytest.approx(30, rel=0.05)
+    assert grpo.progress.left_s == pytest.approx(12 * 2.0)
+    assert grpo.rates["steps/min"] == pytest.approx(30)
     # 7 batches of 4 in the 100 s since the first one; one in four was recalled
-    assert grpo.rates["completions/s"] == pytest.approx(0.28, rel=0.2)
+    assert grpo.rates["completions/s"] == pytest.approx(0.28)
     assert grpo.rates["verdicts/s"] == pytest.approx(0.75 * grpo.rates["completions/s"])
     assert [step["step"] for step in grpo.steps] == [4, 5, 6, 7, 8]
     assert page.step_rows(grpo)[-1] == ["8", "0.8", "0.4", "0.5"]
@@ -133,7 +145,7 @@ def test_curation_counts_correct_kernels(tmp_path):
     curate = stage(tmp_path, "curate")
     assert curate.state == "stopped" and curate.progress is not None
     assert (curate.progress.done, curate.progress.of, curate.progress.unit) == (5, 40, "correct kernels")
-    assert curate.progress.left_s == pytest.approx(35 * 2 / 0.1, rel=0.05)
+    assert curate.progress.left_s == pytest.approx(35 * 2 / 0.1)
 
 
 def test_eval_counts_the_samples_of_the_policy_at_work(tmp_path):
@@ -157,15 +169,13 @@ def test_the_heartbeat_of_a_real_executor(run, worker, tmp_path):
                 time.sleep(0.01)
         (node,) = stage(run, "grpo").nodes
     assert (node.node, node.rank, node.alive, node.judged) == (platform.node(), "rank3", True, 0)
-    assert not node.is_stale(time.time()) and node.is_stale(time.time() + STALE_S + 1)
+    assert not node.is_stale(node.time + STALE_S - 1) and node.is_stale(node.time + STALE_S + 1)
 
 
 def write_report(run: Path, age_s: float, host: str, error: str = "") -> None:
     health = NodeHealth(node="n1", alive=True, queued=5, running=2, judged=70, retried=1, last_error=error)
-    node = {"time": time.time() - age_s, **health.model_dump()}
-    write_json(
-        run / "grpo" / "health" / "rank0.json", {"time": time.time() - age_s, "host": host, "pid": 42, "nodes": [node]}
-    )
+    node = {"time": NOW - age_s, **health.model_dump()}
+    write_json(run / "grpo" / "health" / "rank0.json", {"time": NOW - age_s, "host": host, "pid": 42, "nodes": [node]})
 
 
 def test_a_stage_of_another_machine_runs_as_long_as_it_reports(run):
@@ -185,7 +195,7 @@ def test_the_last_error_of_a_record_and_of_a_node(run):
     Ledger(run / "grpo" / "records", shard="rank2").append([record("grpo/9/9", 1, **unknown)])
     grpo = stage(run, "grpo")
     assert grpo.error == "t: the service died"
-    assert page.node_row(grpo.nodes[0], time.time())[-1] == "a node was lost"
+    assert page.node_row(grpo.nodes[0], NOW)[-1] == "a node was lost"
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def judge(tasks, cache, **settings):
         )
         for task in tasks
     ]
-    with make_executor({"timing": False, "cache_dir": str(cache), **settings}) as executor:
+    with make_executor({"draws": "tests", "timing": False, "cache_dir": str(cache), **settings}) as executor:
         return executor.evaluate(requests)
 
 

@@ -311,7 +311,7 @@ def test_the_examples_are_correct(dialect, kept_executor, executor_cache):
 
 
 def judge(requests, make_executor, cache):
-    with make_executor({"timing": False, "cache_dir": str(cache), "run_timeout_s": 60.0}) as executor:
+    with make_executor({"draws": "tests", "timing": False, "cache_dir": str(cache), "run_timeout_s": 60.0}) as executor:
         verdicts = executor.evaluate(requests)
     return {verdict.task_id: verdict.feedback if not verdict.correct else "correct" for verdict in verdicts}
 
@@ -434,7 +434,7 @@ def test_inductor_says_what_it_cannot_convert_and_is_not_held_up():
         "torch.export: GuardOnDataDependentSymNode": program("x + 1 if x.sum() > 0 else x", MATRIX),
         "a changed input": program("x.add_(1)", MATRIX),
     }
-    teacher = inductor("cpp", timeout_s=20.0)
+    teacher = inductor("cpp", timeout_s=60.0)
     assert list(teacher.proposals([Task(id=name, source=source) for name, source in hostile.items()], "cpp")) == []
     reasons = teacher.summary()["not_converted"]
     assert sum(reasons.values()) == len(hostile)

@@ -74,7 +74,7 @@ class Server:
         return Process(self, self._started.pop())
 
     def run(
-        self, *words: object, folder: Path, timeout: float = 600, environment: Mapping[str, str] | None = None
+        self, *words: object, folder: Path, timeout: float = 3600, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command of `kernelrl`.
 

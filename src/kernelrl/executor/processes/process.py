@@ -47,6 +47,9 @@ STOPPING_A_THREAD_S = 1e-5
 """Time that it takes to stop one thread (in seconds): who computes for longer after the first one stands, works on."""
 SENDING_S = 60.0
 """Time for a process to take a message (in seconds)."""
+ENDING_S, STATUS_S = 2.0, 60.0
+"""Time for a process that has hung up to end, and for the word of how it ended, which tells whose doing it was (in
+seconds)."""
 _LINE = re.compile(r'File "[^"\n]*/kernel_module\.py", line (\d+) in')
 
 
@@ -92,6 +95,7 @@ class Process:
         self._pidfd = os.pidfd_open(self.pid)
         self._stat = os.open(f"/proc/{self.pid}/stat", os.O_RDONLY)
         self._frozen = False
+        self._ending: int | None = None  # its wait status, once that was asked for
         try:
             message = self.next_message(None, timeout=30)
         except ProcessFailure as error:
@@ -126,7 +130,8 @@ class Process:
         os.close(self._stat)
         os.close(self._pidfd)
         self._pidfd = -1
-        self._forkserver.wait(self.pid, timeout=5)
+        if self._ending is None:
+            self._forkserver.wait(self.pid, timeout=5)
         self._log.close()
         self.note.close()
         self._scratch.cleanup()
@@ -319,7 +324,9 @@ class Process:
         """How it ended; the `reason` why it is given up where it still lives."""
         with contextlib.suppress(ProcessLookupError):
             self._signal(signal.SIGCONT)
-        status = self._forkserver.wait(self.pid, timeout=2)
+        if self._ending is None and _ended(self._pidfd, ENDING_S):
+            self._ending = self._forkserver.wait(self.pid, STATUS_S)
+        status = self._ending
         by_sigkill = status is not None and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         return ProcessDied(reason if status is None else explain_status(status), final=not by_sigkill)
 
