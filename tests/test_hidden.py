@@ -22,9 +22,10 @@ from kernelrl.executor import Executor
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.construction import Construction
-from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, variations
+from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, Variation, variations
 from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.contest.exact import compute, typical_at_least
+from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
@@ -606,6 +607,34 @@ def test_a_constant_of_which_the_reference_wants_a_structure_keeps_that() -> Non
     assert bool((distributions.vary(torch.linspace(-3.0, 3.0, 9), generator).diff() > 0).all()), (
         "a search among them relies on it"
     )
+
+
+@pytest.mark.parametrize(
+    ("way", "constant"),
+    [
+        ("others", torch.zeros(64, 32)),
+        ("others", torch.linspace(-3.0, 3.0, 90)),
+        ("others", torch.arange(512)),
+        ("others", torch.ones(96, 96).tril().bool()),
+        ("others", torch.ones(60, dtype=torch.bool)),
+        ("short", torch.full((64,), 100)),
+        ("part", torch.arange(0, 513, 8)),
+        ("within", torch.linspace(0.0, 1.0, 90)),
+        ("reorder", torch.eye(60)),
+    ],
+)
+def test_constants_differ_in_few_places_most_of_them_late(way: Variation, constant: torch.Tensor) -> None:
+    late = 0
+    for seed in range(40):
+        varied = vary_few(way, constant, torch.Generator().manual_seed(seed))
+        rows = (varied != constant).reshape(len(constant), -1).any(dim=1)
+        late += bool(rows[-len(rows) // 4 :].any())
+        assert int(rows.sum()) <= 6 and varied.dtype == constant.dtype
+        if constant.dim() == 1 and constant.is_floating_point() or way == "part":
+            assert bool((varied.diff() > 0).all())
+        if way == "reorder" or (way == "others" and constant.dtype == torch.long):
+            assert torch.equal(varied.sum(dim=0), constant.sum(dim=0))
+    assert late >= 24
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 100, -7])

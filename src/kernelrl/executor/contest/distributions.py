@@ -101,7 +101,7 @@ def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) ->
     if not drawn.is_floating_point():
         mixed = drawn.flatten()[torch.randperm(drawn.numel(), generator=generator)].reshape(drawn.shape)
         if drawn.numel() == 1:
-            return _another(drawn, generator) if alone else drawn
+            return another(drawn, generator) if alone else drawn
         return _unequal(drawn, generator) if torch.equal(mixed, drawn) else mixed
     values = drawn.double()
     finite = values.isfinite()
@@ -112,7 +112,7 @@ def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) ->
     if known.numel() and float(known.min()) < 0:
         step = step * 2 - reach
     new = torch.where(finite, values + step, values)
-    return (new.sort().values if _ascends(drawn) else new).to(drawn.dtype)
+    return (new.sort().values if ascends(drawn) else new).to(drawn.dtype)
 
 
 def leave(
@@ -220,7 +220,7 @@ def part(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def within(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Other numbers of [0, 1]: levels, shares, probabilities."""
     new = torch.rand(drawn.shape, generator=generator, dtype=torch.float64).to(drawn.dtype)
-    return new.sort().values if _ascends(drawn) else new
+    return new.sort().values if ascends(drawn) else new
 
 
 def reorder(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -250,7 +250,7 @@ VARIATIONS: dict[Variation, Callable[[torch.Tensor, torch.Generator], torch.Tens
 def variations(drawn: torch.Tensor) -> list[Variation]:
     """In which ways an input that the task makes constant may vary, the furthest first."""
     found: list[Variation] = ["others"]
-    if not drawn.is_floating_point() and drawn.dtype != torch.bool and drawn.numel() > 2 and _ascends(drawn):
+    if not drawn.is_floating_point() and drawn.dtype != torch.bool and drawn.numel() > 2 and ascends(drawn):
         found += ["part"] if int(drawn[-1] - drawn[0]) >= drawn.numel() else []
     if drawn.is_floating_point() and bool(((drawn >= 0) & (drawn <= 1)).all()):
         found.append("within")
@@ -259,17 +259,17 @@ def variations(drawn: torch.Tensor) -> list[Variation]:
     return found + (["reorder"] if drawn.dim() and bool((drawn != drawn[:1]).any()) else [])
 
 
-def _ascends(values: torch.Tensor) -> bool:
+def ascends(values: torch.Tensor) -> bool:
     """Whether numbers are in strictly ascending order, on which a search among them relies."""
     return values.dim() == 1 and values.numel() > 1 and bool((values[1:] > values[:-1]).all())
 
 
 def _unequal(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A fifth of equal integers or booleans becomes another."""
-    return torch.where(torch.rand(drawn.shape, generator=generator) < 0.2, _another(drawn, generator), drawn)
+    return torch.where(torch.rand(drawn.shape, generator=generator) < 0.2, another(drawn, generator), drawn)
 
 
-def _another(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def another(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """In place of a number that all are, numbers from half of it on; in place of a boolean, of 0 and of 1 the other."""
     value = int(drawn.flatten()[0])
     if drawn.dtype == torch.bool or value in (0, 1):

@@ -14,6 +14,7 @@ from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.distributions import LEAVING, Variation
+from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
@@ -157,6 +158,8 @@ class Images:
         return image
 
     def _vary(self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw) -> torch.Tensor:
+        if _in_few_places(draw) and values.numel() > 1:
+            return vary_few(way, values, generator)
         if way == "others":
             return distributions.vary(values, generator, alone=_differs(draw))
         return distributions.VARIATIONS[way](values, generator)
@@ -219,6 +222,11 @@ class Images:
 def _differs(draw: Draw) -> bool:
     """Of two draws one has another value for a number that is alone, and is without the equality of equal inputs."""
     return draw.index % 2 == 1
+
+
+def _in_few_places(draw: Draw) -> bool:
+    """Of three draws one has inputs that the task makes constant as it shows them but for few places."""
+    return draw.index % 3 == 2
 
 
 def find_copies(number: int, values: torch.Tensor) -> Copies | None:
