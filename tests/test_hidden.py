@@ -512,6 +512,46 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
     assert float(share.min()) >= 0.0 and int(tokens.max()) < 1000
 
 
+WEIGHTS = torch.full((50_000,), 2.0).index_fill(0, torch.tensor(31_337), 0.0)
+ROWS = torch.ones(50_000, 3).index_fill(0, torch.tensor(77), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "numbers"),
+    [
+        (lambda tokens: torch.isin(tokens, torch.tensor([11, 40_000])), [11, 40_000]),
+        (lambda tokens: WEIGHTS[tokens], [31_337]),
+        (lambda tokens: nn.functional.embedding(tokens, ROWS), [77]),
+        (lambda tokens: nn.functional.embedding_bag(tokens, ROWS, padding_idx=5), [5]),
+        (lambda tokens: (tokens + 3) % 20_000 == 4711, [4708, 4711, 24_708, 44_708]),
+        (lambda tokens: tokens.clamp(1, 49_997), [0, 1, 49_997, 49_998, 49_999]),
+        (lambda tokens: torch.minimum(tokens, torch.tensor(49_998)), [49_999]),
+        (lambda tokens: tokens.bool(), [0]),
+        (lambda tokens: (tokens[..., None] == torch.tensor([5, 600])).any(dim=-1), [5, 600]),
+        (lambda tokens: (tokens >> 15) & 1, []),
+    ],
+)
+def test_integers_with_a_meaning_are_found_by_the_operators_that_ask_for_them(function: Any, numbers: Any) -> None:
+    tokens = torch.randint(100, 49_000, (16, 16))
+    with Thresholds(Calls(function), [tokens], [(0, 50_000)]) as thresholds:
+        function(tokens)
+    assert thresholds.found()["integers"] == numbers
+
+
+def test_integers_with_a_meaning_come_often_and_at_the_ends_of_rows_or_seldom_and_late() -> None:
+    def make() -> Any:
+        return [torch.randint(-9, 50_000, (64, 16)), torch.randint(0, 50_000, (300,)), torch.randint(0, 5, (9,))]
+
+    special = torch.tensor([-9, 0, 7, 49_999])
+    rows, line, _ = drawn_further("normal", make, integers=[7, 60_000], mixed="often")
+    assert all(0.02 < float((rows == each).double().mean()) < 0.2 for each in special)
+    assert all(int(torch.isin(rows[:, end], special).sum()) >= 12 for end in (0, -1))
+    assert bool(torch.isin(line[[0, -1]], special).all())
+    rows, line, few = drawn_further("uniform", make, integers=[7], mixed="seldom")
+    assert int(torch.isin(rows, special).sum()) <= 6 and int(torch.isin(rows[32:], special).sum()) >= 3
+    assert torch.equal(few, drawn_further("uniform", make)[2])
+
+
 @pytest.mark.parametrize(
     ("makes_places", "function"),
     [

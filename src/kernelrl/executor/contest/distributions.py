@@ -40,6 +40,10 @@ NO_FLOAT = 1 << 25
 """From here on float32 does not have every integer."""
 EVEN = 8
 """One in so many rows is all zero."""
+FEW_INTEGERS = 16
+"""Of a range of so many integers random draws meet each."""
+SELDOM = 256
+"""One element in so many, and at least one, is a number that matters where these are seldom."""
 MIXED = 0.125
 """Share of the values that are numbers with which the task compares."""
 
@@ -205,6 +209,35 @@ def with_numbers(
     return torch.where(coins < MIXED, torch.tensor(numbers, dtype=values.dtype)[which], mixed)
 
 
+def with_special(
+    values: torch.Tensor,
+    numbers: Sequence[int],
+    generator: torch.Generator,
+    rest: torch.Tensor,
+    mixed: Literal["often", "seldom"],
+) -> torch.Tensor:
+    """Integers among which these numbers come often, as in `with_numbers`, and at the ends of rows, or in few places.
+
+    One row in four begins with one, and one in four ends with one; a single row does both. The few places are in the
+    second half.
+    """
+    some = torch.tensor(numbers, dtype=values.dtype)
+    if mixed == "seldom":
+        new = values.clone(memory_format=torch.contiguous_format)
+        count = min(len(numbers), max(1, values.numel() // SELDOM))
+        first = values.numel() // 2
+        places = first + torch.randint(values.numel() - first, (count,), generator=generator)
+        new.view(-1)[places] = some[torch.randperm(len(numbers), generator=generator)[:count]]
+        return new
+    new = with_numbers(values, numbers, generator, rest).contiguous()
+    rows = new.view(-1, values.shape[-1]) if values.dim() else new.view(1, 1)
+    for end in (0, -1):
+        chosen = torch.rand(len(rows), generator=generator) < (0.25 if len(rows) > 1 else 1.0)
+        which = torch.randint(len(numbers), (len(rows),), generator=generator)
+        rows[:, end] = torch.where(chosen, some[which], rows[:, end])
+    return new
+
+
 def below(high: float, dtype: torch.dtype) -> float:
     """The largest number below another one."""
     return float(torch.nextafter(torch.tensor(high, dtype=dtype), torch.tensor(-torch.inf, dtype=dtype)))
@@ -353,6 +386,8 @@ DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torc
 }
 LEAVING = ("normal", "uniform")
 """Those that say nothing within an interval, and in which values may leave it."""
+MIXES: dict[str, Literal["often", "seldom"]] = {"normal": "often", "uniform": "seldom", "ties": "often"}
+"""Those in which integers hold numbers that matter to the reference, and how often."""
 WILD = ("uniform", "tiny")
 """Those that may hold values far from zero, or outliers at the end."""
 NOT_FINITE = ("nan", "infinite")

@@ -35,6 +35,9 @@ class Further:
     floats: Sequence[float] = ()
     integers: Sequence[int] = ()
     """Numbers that are mixed in where the operator could have drawn them."""
+    mixed: Literal["often", "seldom"] | None = None
+    """The ends of the range of integers are such numbers, too, and so is 0. They come often, and at the ends of rows,
+    or `seldom`: in few places. None: they are none, and the others come often."""
     ends: bool = False
     """A large and a small number are at the end."""
     far: bool = False
@@ -68,6 +71,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         """Number of draws that have other values than the task's own."""
         self.plain = PlainDraws()
         """Of draws from an interval, in a run on the task's own distribution."""
+        self.ranges: set[tuple[int, int]] = set()
+        """From which integers were drawn."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -84,6 +89,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         self.num_drawn += 1
         name = func._schema.name.removeprefix("aten::")
         support = _support(name, func, args, kwargs)
+        if support is not None and name in _INTEGERS:
+            self.ranges.add((int(support[0]), int(support[1])))
         if self._distribution == "task":
             if support is not None and drawn.is_floating_point():
                 self.plain.begin(drawn, self.num_drawn, support)
@@ -117,8 +124,17 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             return new
         if further.rows and support[1] - support[0] == 2:
             return distributions.with_even_rows(drawn, generator, support[0], support[0] + 1)
-        numbers = [each for each in further.integers if support[0] <= each < support[1]]
-        if not numbers:
+        low, high = (int(limit) for limit in support)
+        numbers = [each for each in further.integers if low <= each < high]
+        if further.mixed and high - low > distributions.FEW_INTEGERS:
+            return distributions.with_special(
+                drawn if new is None else new,
+                [low, high - 1, *numbers, *[0] * (low < 0 < high)],
+                generator,
+                drawn,
+                further.mixed,
+            )
+        if not numbers or further.mixed == "seldom":
             return new
         return distributions.with_numbers(drawn if new is None else new, numbers, generator, rest=drawn)
 

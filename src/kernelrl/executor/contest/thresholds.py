@@ -5,19 +5,21 @@ Runs in the process of a reference, which is trusted text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from kernelrl.executor.contest.meanings import Meanings
 from kernelrl.executor.contest.operator_mode import OperatorMode
 
 _COMPARES = frozenset("eq ne lt le gt ge clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
 _SEARCHES = {"bucketize": 1, "searchsorted": 0}
 """Operators that find values among ascending ones, with the position of these among the arguments."""
 _LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
+_BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 _PLACES = frozenset(
     "bucketize searchsorted histc histogram _histogramdd_from_bin_cts grid_sampler_2d grid_sampler_3d quantile "
     "_local_scalar_dense".split()
@@ -43,9 +45,11 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
 
     Args:
         model: the reference.
+        inputs: of its call.
+        ranges: from which integers are drawn, half-open.
     """
 
-    def __init__(self, model: torch.nn.Module):
+    def __init__(self, model: torch.nn.Module, inputs: Iterable[Any] = (), ranges: Iterable[Sequence[int]] = ()):
         super().__init__()
         named = model.named_parameters() if isinstance(model, torch.nn.Module) else ()
         self._parameters = {parameter.untyped_storage()._cdata: name for name, parameter in named}
@@ -54,6 +58,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._clamped: dict[str, list[float]] = {}
         self._floats: set[float] = set()
         self._integers: set[int] = set()
+        self._meanings = Meanings(inputs, ranges)
         self._makes_places = self._masks_far = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -66,10 +71,13 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             return result
         if self._parameters:
             self._follow(name, given, values, result)
+        self._meanings.follow(name, func, args, kwargs, result)
         if name in _SEARCHES:
             self._note(args[_SEARCHES[name]], args[_SEARCHES[name]].flatten()[:MOST].tolist())
         elif name in _LOSSES:
             self._integers.update(args[4:5])
+        elif name in _BAGS:
+            self._integers.update(args[8:9])
         elif name in _COMPARES:
             self._note(values, _numbers(given))
         elif name in _MASKS:
@@ -114,7 +122,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         mask stands for infinity, so a program may leave out what it hides. `clamped`: names of parameters that are
         clamped, with the limits; none where something is that is made of them.
         """
-        numbers = {"floats": sorted(self._floats)[:MOST], "integers": sorted(self._integers)[:MOST]}
+        integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
+        numbers = {"floats": sorted(self._floats)[:MOST], "integers": sorted(integers)}
         return numbers | {"makes_places": self._makes_places, "masks_far": self._masks_far, "clamped": self._clamped}
 
 

@@ -13,7 +13,7 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
-from kernelrl.executor.contest.distributions import LEAVING, Variation
+from kernelrl.executor.contest.distributions import LEAVING, MIXES, Variation
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
@@ -76,6 +76,10 @@ class Images:
         """Distributions without values far from zero or outliers, because the reference does not bear these."""
         self.near: set[Distribution] = set()
         """Distributions that hold nothing more, because the reference does not bear it."""
+        self.mixes_integers = False
+        """Integers that are drawn hold numbers that matter, and the ends of their range, in further distributions."""
+        self.unmixed: set[Distribution] = set()
+        """Distributions in which they do not, because the reference does not bear it."""
         self._foreign: list[bool] = []
 
     def find_varying(self, first: torch.Tensor, layout: dict[str, Any]) -> None:
@@ -90,13 +94,15 @@ class Images:
             other = self.of(layout, self._own.ask(question | {"other_seed": question["seed"] ^ 1}))
             self._foreign = [not torch.equal(first[span], other[span]) for span in spans]
 
-    def learn(self, plain: list[tuple[int, float]], thresholds: dict[str, Any]) -> None:
+    def learn(self, plain: list[tuple[int, float]], thresholds: dict[str, Any], mixes_integers: bool) -> None:
         """From now on hidden distributions hold more than the task's own draws do.
 
         Args:
             plain: draws whose values are inputs as they are, see `PlainDraws.reach`.
             thresholds: what the reference compares its data with, see `Thresholds.found`.
+            mixes_integers: integers are drawn from a range, and any number of equal ones is no matter.
         """
+        self.mixes_integers = mixes_integers
         self.thresholds = thresholds
         self.plain = [] if _UNFOLLOWED.search(self._own.task.source) else plain
         self.beyond = [] if thresholds["makes_places"] else self.plain
@@ -106,6 +112,7 @@ class Images:
         self.firm.clear()
         self.kept.clear()
         self.tame.clear()
+        self.unmixed.clear()
         self.near.clear()
 
     def further(self, distribution: str) -> dict[str, Any]:
@@ -113,6 +120,16 @@ class Images:
         compared = self.thresholds
         if compared is None or distribution in self.near:
             return {}
+        return self._mixed(distribution) | self._floats(distribution, compared)
+
+    def _mixed(self, distribution: str) -> dict[str, Any]:
+        """Which integers come how often."""
+        if not self.mixes_integers or distribution in self.unmixed or distribution not in MIXES:
+            return {}
+        assert self.thresholds is not None
+        return {"integers": self.thresholds["integers"], "mixed": MIXES[distribution]}
+
+    def _floats(self, distribution: str, compared: dict[str, Any]) -> dict[str, Any]:
         beyond = self.kept.get(distribution, self.beyond)
         wild = distribution not in self.tame
         if distribution in LEAVING:

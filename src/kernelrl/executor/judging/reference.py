@@ -98,9 +98,11 @@ class Reference:
         sizes = [{}, *self.seeds.hidden_sizes()]
         first: list[tuple[dict[str, Any], torch.Tensor]] = []
         plain: list[tuple[int, float]] = []
+        draws_integers = False
         for index, each in enumerate(sizes):
             drawn = own.ask(images.question(Draw(0, shape=index), each))
             plain = plain if first else [(number, factor) for number, factor in drawn["plain"]]
+            draws_integers |= drawn["draws_integers"]
             layout = images.lay_out(drawn)
             first.append((layout, images.of(layout, drawn)))
         self.arena_bytes = max(layout["size"] for layout, _ in first) + BEHIND
@@ -117,7 +119,8 @@ class Reference:
             images.loose = find_loose(images, attempts.bears, image, layout)
             images.twins = find_twins(images, attempts.bears, image, layout)
             images.copies = find_apart(images, attempts.bears, image, layout)
-            images.learn(plain, self.habits.thresholds)
+            ties_are_open = self.habits.unstable and not self.habits.sorts
+            images.learn(plain, self.habits.thresholds, draws_integers and not ties_are_open)
             self.parameters.clamped = self.habits.thresholds["clamped"]
         self.parameters_vary = self._try_parameters(attempts)
         if settings.oracle != "native":
