@@ -18,7 +18,7 @@ from torch import nn
 from candidate_files import HERE, HONEST, from_file
 from conftest import Kept
 from executor_cases import FAST, judge
-from kernelrl.executor import Executor
+from kernelrl.executor import Executor, ExecutorSettings
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.construction import Construction
@@ -31,7 +31,8 @@ from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
 from kernelrl.executor.judging.images import Copies, find_copies
 from kernelrl.executor.judging.parameters import Match, find_astray, match
-from kernelrl.executor.judging.variation import FARTHEST, find_drawn, find_variable, vary
+from kernelrl.executor.judging.seeds import Seeds
+from kernelrl.executor.judging.variation import FARTHEST, Slope, find_drawn, find_slopes, find_variable, vary
 from kernelrl.task import Task
 
 UNTIMED = {**FAST, "timing": False, "static_rules": False}
@@ -590,6 +591,37 @@ def test_parameters_that_a_reference_clamps_lie_beyond_the_limits_too() -> None:
     assert 0.5 < float(given[0].median()) < 1.5
 
 
+def test_norms_that_a_reference_limits_lie_on_both_sides_and_slopes_are_steep_or_falling() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        model.table, model.each = nn.Embedding(300, 16, max_norm=1.0), nn.PReLU(64)
+        model.one, model.gain = nn.Parameter(torch.tensor(0.25)), nn.Parameter(torch.tensor(1.5))
+        model.forward = lambda x, tokens: model.each(x) * model.one * model.gain + model.table(tokens).sum()
+        return model
+
+    model, report = constructed(make)
+    named = dict(model.named_parameters())
+
+    def read(registration: dict[str, Any]) -> torch.Tensor:
+        return named[registration["name"]].data
+
+    with Thresholds(model) as thresholds:
+        model(torch.randn(8, 64), torch.randint(0, 300, (9,)))
+    found = thresholds.found()
+    assert found["norms"] == {"table.weight": [1.0, 2.0, 0]} and found["slopes"] == ["each.weight"]
+    numbers = find_variable(report, frozenset())
+    slopes = find_slopes(report, read, numbers, found["slopes"])
+    names = {number: report["tensors"][number]["name"] for number in numbers}
+    assert {names[number] for number in slopes} == {"each.weight", "one"}
+    for kind in ("steep", "falling"):
+        kinds: dict[int, Slope] = dict.fromkeys(slopes, kind)
+        given = vary(report, read, numbers, frozenset(), 0, True, norms=found["norms"], slopes=kinds)
+        values = {names[number]: tensor for number, tensor in given.items()}
+        assert 0.3 < float((values["table.weight"].norm(dim=1) > 1.0).double().mean()) < 0.7
+        assert min(int((values["each.weight"] > 1).sum()), int((values["each.weight"] < 0).sum())) >= 8
+        assert float(values["gain"]) > 0 and (float(values["one"]) > 1 if kind == "steep" else float(values["one"]) < 0)
+
+
 @pytest.mark.parametrize(
     ("values", "found"),
     [
@@ -683,6 +715,15 @@ def test_an_integer_that_is_alone_becomes_another_in_one_of_two_draws(number: in
     for seed in range(20):
         assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=True)) != number
         assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=False)) == number
+
+
+def test_of_three_hidden_shapes_each_size_is_at_both_ends_of_its_range_and_between() -> None:
+    task = Task(id="t", source='N, D = 40, 100\nSHAPE_RANGES = {"N": (1, 90), "D": (7, 300)}')
+    sizes = Seeds(task, ExecutorSettings(shapes=3, draws="tests"), "secret").hidden_sizes()
+    assert len(sizes) == 3
+    for name, low, high in (("N", 1, 90), ("D", 7, 300)):
+        found = [each[name] for each in sizes]
+        assert (min(found), max(found)) == (low, high) and all(low <= size <= high for size in found)
 
 
 @pytest.mark.slow
