@@ -27,6 +27,9 @@ _LAID_OUT = frozenset(
     "unbind split split_with_sizes clone contiguous repeat".split()
 )
 _EQUALS = ("eq", "ne")
+_TABLES_FIRST = ("embedding", "_embedding_bag", "_embedding_bag_forward_only")
+_LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
+"""They look up a weight of each class."""
 WIDEST = 1 << 17
 """Ranges of up to so many numbers are gone through. Of others so many are taken: ends, powers of two, and between."""
 RARE = 1 / 64
@@ -61,7 +64,7 @@ class Meanings:
         self.found: list[int] = []
         """The numbers, those of each operator in turn."""
         ordered = sorted(ranges, key=lambda limits: limits[1] - limits[0])
-        for tensor in inputs:
+        for tensor in tree_leaves(tuple(inputs)):
             if isinstance(tensor, torch.Tensor) and _is_integer(tensor) and tensor.numel():
                 numbers = _numbers(int(tensor.min()), int(tensor.max()), ordered).to(tensor.dtype)
                 self._traces[tensor] = _Trace(numbers, numbers)
@@ -134,8 +137,10 @@ class Meanings:
 
     def _table(self, name: str, args: Sequence[Any]) -> torch.Tensor | None:
         """What an operator looks up by its first dimension; None: it does not."""
-        if name == "embedding":
+        if name in _TABLES_FIRST:
             table, places = args[:2]
+        elif name in _LOSSES:
+            places, table = args[1:3]
         elif name == "index":
             table, (places, *others) = args[:2]
             if any(each is not None for each in others):
@@ -149,7 +154,7 @@ class Meanings:
                 return None
         else:
             return None
-        is_asked = isinstance(places, torch.Tensor) and places in self._traces
+        is_asked = isinstance(table, torch.Tensor) and isinstance(places, torch.Tensor) and places in self._traces
         return table if is_asked and table not in self._traces else None
 
     def _note(self, numbers: torch.Tensor, answers: torch.Tensor) -> None:
