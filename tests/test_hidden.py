@@ -18,19 +18,21 @@ from torch import nn
 from candidate_files import HERE, HONEST, from_file
 from conftest import Kept
 from executor_cases import FAST, judge
-from kernelrl.executor import Executor
+from kernelrl.executor import Executor, ExecutorSettings
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.construction import Construction
-from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, variations
+from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, Variation, variations
 from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.contest.exact import compute, typical_at_least
+from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
 from kernelrl.executor.judging.images import Copies, find_copies
 from kernelrl.executor.judging.parameters import Match, find_astray, match
-from kernelrl.executor.judging.variation import FARTHEST, find_drawn, find_variable, vary
+from kernelrl.executor.judging.seeds import Seeds
+from kernelrl.executor.judging.variation import FARTHEST, Slope, find_drawn, find_slopes, find_variable, vary
 from kernelrl.task import Task
 
 UNTIMED = {**FAST, "timing": False, "static_rules": False}
@@ -511,6 +513,47 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
     assert float(share.min()) >= 0.0 and int(tokens.max()) < 1000
 
 
+WEIGHTS = torch.full((50_000,), 2.0).index_fill(0, torch.tensor(31_337), 0.0)
+ROWS = torch.ones(50_000, 3).index_fill(0, torch.tensor(77), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "numbers"),
+    [
+        (lambda tokens: torch.isin(tokens, torch.tensor([11, 40_000])), [11, 40_000]),
+        (lambda tokens: WEIGHTS[tokens], [31_337]),
+        (lambda tokens: nn.functional.embedding(tokens, ROWS), [77]),
+        (lambda tokens: nn.functional.embedding_bag(tokens, ROWS, padding_idx=5), [5, 77]),
+        (lambda tokens: nn.functional.nll_loss(torch.ones(256, 50_000), tokens.flatten(), WEIGHTS), [-100, 31_337]),
+        (lambda tokens: (tokens + 3) % 20_000 == 4711, [4708, 4711, 24_708, 44_708]),
+        (lambda tokens: tokens.clamp(1, 49_997), [0, 1, 49_997, 49_998, 49_999]),
+        (lambda tokens: torch.minimum(tokens, torch.tensor(49_998)), [49_999]),
+        (lambda tokens: tokens.bool(), [0]),
+        (lambda tokens: (tokens[..., None] == torch.tensor([5, 600])).any(dim=-1), [5, 600]),
+        (lambda tokens: (tokens >> 15) & 1, []),
+    ],
+)
+def test_integers_with_a_meaning_are_found_by_the_operators_that_ask_for_them(function: Any, numbers: Any) -> None:
+    tokens = torch.randint(100, 49_000, (16, 16))
+    with Thresholds(Calls(function), [tokens], [(0, 50_000)]) as thresholds:
+        function(tokens)
+    assert thresholds.found()["integers"] == numbers
+
+
+def test_integers_with_a_meaning_come_often_and_at_the_ends_of_rows_or_seldom_and_late() -> None:
+    def make() -> Any:
+        return [torch.randint(-9, 50_000, (64, 16)), torch.randint(0, 50_000, (300,)), torch.randint(0, 5, (9,))]
+
+    special = torch.tensor([-9, 0, 7, 49_999])
+    rows, line, _ = drawn_further("normal", make, integers=[7, 60_000], mixed="often")
+    assert all(0.02 < float((rows == each).double().mean()) < 0.2 for each in special)
+    assert all(int(torch.isin(rows[:, end], special).sum()) >= 12 for end in (0, -1))
+    assert bool(torch.isin(line[[0, -1]], special).all())
+    rows, line, few = drawn_further("uniform", make, integers=[7], mixed="seldom")
+    assert int(torch.isin(rows, special).sum()) <= 6 and int(torch.isin(rows[32:], special).sum()) >= 3
+    assert torch.equal(few, drawn_further("uniform", make)[2])
+
+
 @pytest.mark.parametrize(
     ("makes_places", "function"),
     [
@@ -547,6 +590,37 @@ def test_parameters_that_a_reference_clamps_lie_beyond_the_limits_too() -> None:
     )
     assert float(given[0].max()) > 6.0 and float(given[0].min()) < 0.0 and math.exp(float(given[1])) > 100.0
     assert 0.5 < float(given[0].median()) < 1.5
+
+
+def test_norms_that_a_reference_limits_lie_on_both_sides_and_slopes_are_steep_or_falling() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        model.table, model.each = nn.Embedding(300, 16, max_norm=1.0), nn.PReLU(64)
+        model.one, model.gain = nn.Parameter(torch.tensor(0.25)), nn.Parameter(torch.tensor(1.5))
+        model.forward = lambda x, tokens: model.each(x) * model.one * model.gain + model.table(tokens).sum()
+        return model
+
+    model, report = constructed(make)
+    named = dict(model.named_parameters())
+
+    def read(registration: dict[str, Any]) -> torch.Tensor:
+        return named[registration["name"]].data
+
+    with Thresholds(model) as thresholds:
+        model(torch.randn(8, 64), torch.randint(0, 300, (9,)))
+    found = thresholds.found()
+    assert found["norms"] == {"table.weight": [1.0, 2.0, 0]} and found["slopes"] == ["each.weight"]
+    numbers = find_variable(report, frozenset())
+    slopes = find_slopes(report, read, numbers, found["slopes"])
+    names = {number: report["tensors"][number]["name"] for number in numbers}
+    assert {names[number] for number in slopes} == {"each.weight", "one"}
+    for kind in ("steep", "falling"):
+        kinds: dict[int, Slope] = dict.fromkeys(slopes, kind)
+        given = vary(report, read, numbers, frozenset(), 0, True, norms=found["norms"], slopes=kinds)
+        values = {names[number]: tensor for number, tensor in given.items()}
+        assert 0.3 < float((values["table.weight"].norm(dim=1) > 1.0).double().mean()) < 0.7
+        assert min(int((values["each.weight"] > 1).sum()), int((values["each.weight"] < 0).sum())) >= 8
+        assert float(values["gain"]) > 0 and (float(values["one"]) > 1 if kind == "steep" else float(values["one"]) < 0)
 
 
 @pytest.mark.parametrize(
@@ -608,12 +682,49 @@ def test_a_constant_of_which_the_reference_wants_a_structure_keeps_that() -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("way", "constant"),
+    [
+        ("others", torch.zeros(64, 32)),
+        ("others", torch.linspace(-3.0, 3.0, 90)),
+        ("others", torch.arange(512)),
+        ("others", torch.ones(96, 96).tril().bool()),
+        ("others", torch.ones(60, dtype=torch.bool)),
+        ("short", torch.full((64,), 100)),
+        ("part", torch.arange(0, 513, 8)),
+        ("within", torch.linspace(0.0, 1.0, 90)),
+        ("reorder", torch.eye(60)),
+    ],
+)
+def test_constants_differ_in_few_places_most_of_them_late(way: Variation, constant: torch.Tensor) -> None:
+    late = 0
+    for seed in range(40):
+        varied = vary_few(way, constant, torch.Generator().manual_seed(seed))
+        rows = (varied != constant).reshape(len(constant), -1).any(dim=1)
+        late += bool(rows[-len(rows) // 4 :].any())
+        assert int(rows.sum()) <= 6 and varied.dtype == constant.dtype
+        if constant.dim() == 1 and constant.is_floating_point() or way == "part":
+            assert bool((varied.diff() > 0).all())
+        if way == "reorder" or (way == "others" and constant.dtype == torch.long):
+            assert torch.equal(varied.sum(dim=0), constant.sum(dim=0))
+    assert late >= 24
+
+
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 100, -7])
 def test_an_integer_that_is_alone_becomes_another_in_one_of_two_draws(number: int) -> None:
     alone = torch.tensor(number)
     for seed in range(20):
         assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=True)) != number
         assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=False)) == number
+
+
+def test_of_three_hidden_shapes_each_size_is_at_both_ends_of_its_range_and_between() -> None:
+    task = Task(id="t", source='N, D = 40, 100\nSHAPE_RANGES = {"N": (1, 90), "D": (7, 300)}')
+    sizes = Seeds(task, ExecutorSettings(shapes=3, draws="tests"), "secret").hidden_sizes()
+    assert len(sizes) == 3
+    for name, low, high in (("N", 1, 90), ("D", 7, 300)):
+        found = [each[name] for each in sizes]
+        assert (min(found), max(found)) == (low, high) and all(low <= size <= high for size in found)
 
 
 @pytest.mark.slow

@@ -112,8 +112,8 @@ class ExecutorSettings(BaseModel):
     """Number of runs on the task's own fresh inputs whose outputs must be right; most hold something rare."""
     distributions: tuple[Distribution, ...] = get_args(Distribution)
     """Hidden value distributions, one more run each, where the reference itself is reliable."""
-    shapes: NonNegativeInt = 2
-    """Number of hidden shapes, one more run each, where the task declares `SHAPE_RANGES`."""
+    shapes: NonNegativeInt = 3
+    """Number of hidden shapes, one more run each, where the task declares `SHAPE_RANGES`: of three, both ends come."""
     oracle: Literal["float64", "native"] = "float64"
     """What outputs are compared with: the reference in float64, or as the task computes it (KernelBench)."""
     seeds: Literal["secret", "kernelbench"] = "secret"

@@ -70,6 +70,7 @@ class Contestant:
         self.held: list[list[torch.Tensor]] = []  # what the last two answers describe
         self.args: tuple[Any, ...] = ()
         self.empty = torch.empty(0)
+        self.ranges: set[tuple[int, int]] = set()  # from which the task draws integers
         self.num_outputs = 0  # of the last call
         self.called = False
         self.handed_over = route_builds(self._build)
@@ -227,7 +228,7 @@ class Contestant:
     def _recorded_call(self, seen: dict[str, Any], profiled: bool, compared: bool) -> Any:
         self.note.clear()
         before = self.handed_over.count
-        thresholds = Thresholds(self.model) if compared else contextlib.nullcontext()
+        thresholds = Thresholds(self.model, self.args, self.ranges) if compared else contextlib.nullcontext()
         with thresholds, OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
             if self.gpu is not None and profiled:
                 outputs, seen["library_share"] = library_share(lambda: self.model(*self.args))
@@ -289,7 +290,7 @@ class Contestant:
         """Draw inputs by the task's own `get_inputs()`, with other values for some of the module's constants.
 
         With a hidden distribution, what it draws has that distribution. The answer counts the draws, and names those
-        that are inputs as they are (`plain_draws`).
+        that are inputs as they are (`plain_draws`), and says whether integers are drawn from a range.
 
         Args:
             keyed: seeds that the task sets itself are without effect.
@@ -299,7 +300,9 @@ class Contestant:
         self.drawn, drawing = self.inputs_of_task.draw(seed, sizes, distribution, keyed, Further(**further), other_seed)
         report = self._report(self.drawn)
         plain = drawing.plain.reach(self.held[-1])
-        return report | {"num_drawn": drawing.num_drawn, "num_redrawn": drawing.num_redrawn, "plain": plain}
+        self.ranges |= drawing.ranges
+        numbers = {"num_drawn": drawing.num_drawn, "num_redrawn": drawing.num_redrawn}
+        return report | numbers | {"plain": plain, "draws_integers": bool(drawing.ranges)}
 
     def do_demand(self, seeds: list[int], parameters: bool, budget_s: float) -> dict[str, Any]:
         """What every program that does this task must read and compute, see `demand`."""

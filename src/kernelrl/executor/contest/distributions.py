@@ -44,6 +44,10 @@ NO_FLOAT = 1 << 25
 """From here on float32 does not have every integer."""
 EVEN = 8
 """One in so many rows is all zero."""
+FEW_INTEGERS = 16
+"""Of a range of so many integers random draws meet each."""
+SELDOM = 256
+"""One element in so many, and at least one, is a number that matters where these are seldom."""
 MIXED = 0.125
 """Share of the values that are numbers with which the task compares."""
 
@@ -127,7 +131,7 @@ def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) ->
     if not drawn.is_floating_point():
         mixed = drawn.flatten()[torch.randperm(drawn.numel(), generator=generator)].reshape(drawn.shape)
         if drawn.numel() == 1:
-            return _another(drawn, generator) if alone else drawn
+            return another(drawn, generator) if alone else drawn
         return _unequal(drawn, generator) if torch.equal(mixed, drawn) else mixed
     values = drawn.double()
     finite = values.isfinite()
@@ -138,7 +142,7 @@ def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) ->
     if known.numel() and float(known.min()) < 0:
         step = step * 2 - reach
     new = torch.where(finite, values + step, values)
-    return (new.sort().values if _ascends(drawn) else new).to(drawn.dtype)
+    return (new.sort().values if ascends(drawn) else new).to(drawn.dtype)
 
 
 def leave(
@@ -239,6 +243,35 @@ def with_numbers(
     return torch.where(coins < MIXED, torch.tensor(numbers, dtype=values.dtype)[which], mixed)
 
 
+def with_special(
+    values: torch.Tensor,
+    numbers: Sequence[int],
+    generator: torch.Generator,
+    rest: torch.Tensor,
+    mixed: Literal["often", "seldom"],
+) -> torch.Tensor:
+    """Integers among which these numbers come often, as in `with_numbers`, and at the ends of rows, or in few places.
+
+    One row in four begins with one, and one in four ends with one; a single row does both. The few places are in the
+    second half.
+    """
+    some = torch.tensor(numbers, dtype=values.dtype)
+    if mixed == "seldom":
+        new = values.clone(memory_format=torch.contiguous_format)
+        count = min(len(numbers), max(1, values.numel() // SELDOM))
+        first = values.numel() // 2
+        places = first + torch.randint(values.numel() - first, (count,), generator=generator)
+        new.view(-1)[places] = some[torch.randperm(len(numbers), generator=generator)[:count]]
+        return new
+    new = with_numbers(values, numbers, generator, rest).contiguous()
+    rows = new.view(-1, values.shape[-1]) if values.dim() else new.view(1, 1)
+    for end in (0, -1):
+        chosen = torch.rand(len(rows), generator=generator) < (0.25 if len(rows) > 1 else 1.0)
+        which = torch.randint(len(numbers), (len(rows),), generator=generator)
+        rows[:, end] = torch.where(chosen, some[which], rows[:, end])
+    return new
+
+
 def below(high: float, dtype: torch.dtype) -> float:
     """The largest number below another one."""
     return float(torch.nextafter(torch.tensor(high, dtype=dtype), torch.tensor(-torch.inf, dtype=dtype)))
@@ -254,7 +287,7 @@ def part(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def within(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Other numbers of [0, 1]: levels, shares, probabilities."""
     new = torch.rand(drawn.shape, generator=generator, dtype=torch.float64).to(drawn.dtype)
-    return new.sort().values if _ascends(drawn) else new
+    return new.sort().values if ascends(drawn) else new
 
 
 def reorder(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -284,7 +317,7 @@ VARIATIONS: dict[Variation, Callable[[torch.Tensor, torch.Generator], torch.Tens
 def variations(drawn: torch.Tensor) -> list[Variation]:
     """In which ways an input that the task makes constant may vary, the furthest first."""
     found: list[Variation] = ["others"]
-    if not drawn.is_floating_point() and drawn.dtype != torch.bool and drawn.numel() > 2 and _ascends(drawn):
+    if not drawn.is_floating_point() and drawn.dtype != torch.bool and drawn.numel() > 2 and ascends(drawn):
         found += ["part"] if int(drawn[-1] - drawn[0]) >= drawn.numel() else []
     if drawn.is_floating_point() and bool(((drawn >= 0) & (drawn <= 1)).all()):
         found.append("within")
@@ -293,17 +326,17 @@ def variations(drawn: torch.Tensor) -> list[Variation]:
     return found + (["reorder"] if drawn.dim() and bool((drawn != drawn[:1]).any()) else [])
 
 
-def _ascends(values: torch.Tensor) -> bool:
+def ascends(values: torch.Tensor) -> bool:
     """Whether numbers are in strictly ascending order, on which a search among them relies."""
     return values.dim() == 1 and values.numel() > 1 and bool((values[1:] > values[:-1]).all())
 
 
 def _unequal(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A fifth of equal integers or booleans becomes another."""
-    return torch.where(torch.rand(drawn.shape, generator=generator) < 0.2, _another(drawn, generator), drawn)
+    return torch.where(torch.rand(drawn.shape, generator=generator) < 0.2, another(drawn, generator), drawn)
 
 
-def _another(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def another(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """In place of a number that all are, numbers from half of it on; in place of a boolean, of 0 and of 1 the other."""
     value = int(drawn.flatten()[0])
     if drawn.dtype == torch.bool or value in (0, 1):
@@ -396,6 +429,13 @@ RARE: tuple[Distribution, ...] = ("spike", "rows", "grains")
 """Those that are the task's own but for something rare."""
 LEAVING = ("normal", "uniform", "spike")
 """Those that say little within an interval, and in which values may leave it."""
+MIXES: dict[str, Literal["often", "seldom"]] = {
+    "normal": "often",
+    "uniform": "seldom",
+    "ties": "often",
+    "spike": "seldom",
+}
+"""Those in which integers hold numbers that matter to the reference, and how often."""
 WILD = ("uniform", "tiny")
 """Those that may hold values far from zero, or outliers at the end."""
 NOT_FINITE = ("nan", "infinite")

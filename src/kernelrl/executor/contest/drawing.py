@@ -35,6 +35,9 @@ class Further:
     floats: Sequence[float] = ()
     integers: Sequence[int] = ()
     """Numbers that are mixed in where the operator could have drawn them."""
+    mixed: Literal["often", "seldom"] | None = None
+    """The ends of the range of integers are such numbers, too, and so is 0. They come often, and at the ends of rows,
+    or `seldom`: in few places. None: they are none, and the others come often."""
     ends: bool = False
     """A large and a small number are at the end."""
     far: bool = False
@@ -70,6 +73,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         """Number of draws that have other values than the task's own."""
         self.plain = PlainDraws()
         """Of draws from an interval, in a run on the task's own distribution."""
+        self.ranges: set[tuple[int, int]] = set()
+        """From which integers were drawn."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -86,6 +91,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         self.num_drawn += 1
         name = func._schema.name.removeprefix("aten::")
         support = _support(name, func, args, kwargs)
+        if support is not None and name in _INTEGERS:
+            self.ranges.add((int(support[0]), int(support[1])))
         if self._distribution == "task":
             if support is not None and drawn.is_floating_point():
                 self.plain.begin(drawn, self.num_drawn, support)
@@ -121,8 +128,17 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             return new
         if further.rows and support[1] - support[0] == 2:
             return distributions.with_even_rows(drawn, generator, support[0], support[0] + 1)
-        numbers = [each for each in further.integers if support[0] <= each < support[1]]
-        if not numbers:
+        low, high = (int(limit) for limit in support)
+        numbers = [each for each in further.integers if low <= each < high]
+        if further.mixed and high - low > distributions.FEW_INTEGERS:
+            return distributions.with_special(
+                drawn if new is None else new,
+                [low, high - 1, *numbers, *[0] * (low < 0 < high)],
+                generator,
+                drawn,
+                further.mixed,
+            )
+        if not numbers or further.mixed == "seldom":
             return new
         return distributions.with_numbers(drawn if new is None else new, numbers, generator, rest=drawn)
 
@@ -131,9 +147,11 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
     ) -> torch.Tensor | None:
         further, generator = self._further, self._generator
         factor = dict(further.beyond).get(self.num_drawn)
+        if distribution in distributions.RARE:
+            new = self._redraw_seldom(distribution, drawn, support, factor)
+            return rare.not_finite(new, drawn, generator) if further.not_finite and new is not None else new
         if factor is not None and support is not None and distribution in distributions.LEAVING:
-            outside = distributions.leave(distribution, drawn, generator, support, factor)
-            return rare.not_finite(outside, drawn, generator) if further.not_finite else outside
+            return distributions.leave(distribution, drawn, generator, support, factor)
         negative = support is None and bool((drawn < 0).any())
         if further.far and negative:
             return distributions.far(drawn, generator)
@@ -141,8 +159,6 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             self._num_with_nan += 1
             return distributions.with_nan(drawn, generator, self._num_with_nan)
         new = redraw(distribution, drawn, generator, support)
-        if further.not_finite:
-            return rare.not_finite(drawn if new is None else new, drawn, generator)
         if further.ends and new is not None:
             outlier = distributions.OUTLIER
             low, high = support or (-outlier if negative else float(drawn.min()), outlier)
@@ -152,10 +168,26 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             mask = factor is None and support is not None  # what is compared: a row all true or all false
             top = distributions.below(support[1], drawn.dtype) if mask and support is not None else None
             return distributions.with_even_rows(drawn if new is None else new, generator, 0.0, top)
+        numbers = self._numbers(drawn, support, factor)
+        return distributions.with_numbers(drawn if new is None else new, numbers, generator) if numbers else new
+
+    def _redraw_seldom(
+        self, distribution: Distribution, drawn: torch.Tensor, support: Range | None, factor: float | None
+    ) -> torch.Tensor | None:
+        """The drawn values but for something rare."""
+        if distribution in distributions.LEAVING:
+            numbers = self._numbers(drawn, support, factor)
+            if numbers and rare.coin(self._generator):
+                return rare.numbers(drawn, numbers, self._generator)
+            if factor is not None and support is not None:
+                return distributions.leave(distribution, drawn, self._generator, support, factor)
+        return redraw(distribution, drawn, self._generator, support)
+
+    def _numbers(self, drawn: torch.Tensor, support: Range | None, factor: float | None) -> list[float]:
+        """Those that are to be mixed in and that the operator could have drawn, or that may lie outside."""
         low, high = (-math.inf, math.inf) if factor is not None or support is None else support
         low = max(low, 0.0) if support is None and float(drawn.min()) >= 0.0 else low  # no normal draw
-        numbers = [each for each in further.floats if low <= each < high]
-        return distributions.with_numbers(drawn if new is None else new, numbers, generator) if numbers else new
+        return [each for each in self._further.floats if low <= each < high]
 
 
 def _support(name: str, func: Any, args: Any, kwargs: Any) -> Range | None:

@@ -7,7 +7,7 @@ differ. Each function takes finite values and returns others of the same shape a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -30,6 +30,15 @@ def spike(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return new.reshape(values.shape)
 
 
+def numbers(values: torch.Tensor, some: Sequence[float], generator: torch.Generator) -> torch.Tensor:
+    """One element, or one in every few rows, is one of some numbers."""
+    new = _flat(values)
+    places = some_places(values, generator)
+    which = torch.randint(len(some), places.shape, generator=generator)
+    new[places] = torch.tensor(some, dtype=values.dtype)[which]
+    return new.reshape(values.shape)
+
+
 def not_finite(values: torch.Tensor, drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """What is another value than the drawn one is, in three of four cases, NaN or infinite."""
     number = (math.nan, math.inf, -math.inf, None)[_below(4, generator)]
@@ -40,7 +49,7 @@ def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """One row, or one in eight, is much larger or smaller than the others, even, or (nearly) that of another place."""
     table = _as_rows(_flat(values), values)
     order = torch.randperm(len(table), generator=generator)
-    num_chosen = max(1, len(table) // 8) if _coin(generator) else 1
+    num_chosen = max(1, len(table) // 8) if coin(generator) else 1
     chosen, others = order[:num_chosen], order[-num_chosen:]
     noise = 1 + NEAR * torch.randn(table[others].shape, generator=generator, dtype=table.dtype)
     kinds: list[Callable[[], torch.Tensor]] = [
@@ -66,12 +75,12 @@ def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     length = max(1, (values.shape[-1] if values.dim() else 1) // 4)
     length = 1 + _below(2 * length, generator)
     run = new[start : start + length]
-    run.copy_(run.abs() if _coin(generator) else -run.abs())
-    if _coin(generator):
+    run.copy_(run.abs() if coin(generator) else -run.abs())
+    if coin(generator):
         run.fill_(float(run[0]))
     new[some[-1:]] = 0.0
     new = new.reshape(values.shape)
-    if values.dim() > 1 and values.shape[-1] == values.shape[-2] and _coin(generator):
+    if values.dim() > 1 and values.shape[-1] == values.shape[-2] and coin(generator):
         pivot = _below(values.shape[-1], generator)
         new[..., pivot, pivot] = 0.0
     return new
@@ -90,7 +99,7 @@ def ordered(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if not values.dim() or values.shape[-1] < 2:
         return values
     table = values.sort(dim=-1).values.reshape(-1, values.shape[-1]).clone()
-    chosen = torch.randperm(len(table), generator=generator)[: 1 if _coin(generator) else math.ceil(len(table) / 2)]
+    chosen = torch.randperm(len(table), generator=generator)[: 1 if coin(generator) else math.ceil(len(table) / 2)]
     at = torch.randint(values.shape[-1] - 1, chosen.shape, generator=generator)
     table[chosen, at], table[chosen, at + 1] = table[chosen, at + 1], table[chosen, at]
     return table.reshape(values.shape)
@@ -100,7 +109,7 @@ def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tens
     """One row of integers is even, or that of another place."""
     table = _as_rows(_flat(values), values)
     first, second = (_below(len(table), generator) for _ in range(2))
-    table[first] = table[first, 0] if _coin(generator) else table[second]
+    table[first] = table[first, 0] if coin(generator) else table[second]
     return table.reshape(-1)[: values.numel()].reshape(values.shape)
 
 
@@ -122,7 +131,7 @@ def few_places(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor
 def some_places(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Any one place, or one in every fourth row or so, in the flattened values."""
     num_rows = values.numel() // max(1, values.shape[-1] if values.dim() else 1)
-    count = 1 if _coin(generator) else max(1, num_rows // 4)
+    count = 1 if coin(generator) else max(1, num_rows // 4)
     return torch.randint(values.numel(), (count,), generator=generator)
 
 
@@ -147,5 +156,6 @@ def _between(low: float, high: float, generator: torch.Generator) -> float:
     return low + (high - low) * float(torch.rand((), generator=generator))
 
 
-def _coin(generator: torch.Generator) -> bool:
+def coin(generator: torch.Generator) -> bool:
+    """True in half of all cases."""
     return _below(2, generator) == 0

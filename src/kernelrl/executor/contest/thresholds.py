@@ -5,19 +5,21 @@ Runs in the process of a reference, which is trusted text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from kernelrl.executor.contest.meanings import Meanings
 from kernelrl.executor.contest.operator_mode import OperatorMode
 
 _COMPARES = frozenset("eq ne lt le gt ge clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
 _SEARCHES = {"bucketize": 1, "searchsorted": 0}
 """Operators that find values among ascending ones, with the position of these among the arguments."""
 _LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
+_BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 _PLACES = frozenset(
     "bucketize searchsorted histc histogram _histogramdd_from_bin_cts grid_sampler_2d grid_sampler_3d quantile "
     "_local_scalar_dense".split()
@@ -25,7 +27,12 @@ _PLACES = frozenset(
 """Operators that make places of values, beside conversions to integers."""
 _MASKS = ("masked_fill", "where", "mul", "add")
 _ATTENTION = ("_scaled_dot_product", "_safe_softmax")
-_CLAMPS = ("clamp", "clamp_min", "clamp_max", "hardtanh")
+_CLAMPS = frozenset("clamp clamp_min clamp_max hardtanh threshold relu softshrink hardshrink".split())
+_BOTH_SIDES = ("softshrink", "hardshrink")
+"""Their limit is one for either sign."""
+_NORMS = {"embedding_renorm": (2, 3, None), "renorm": (3, 1, 2)}
+"""Operators that limit the norms of slices: the places of limit, order and dimension (None: the first one)."""
+_SLOPES = ("_prelu_kernel", "prelu")
 _CONVERTS = ("_to_copy", "copy")
 MOST = 64
 """Numbers of each kind that are kept."""
@@ -43,17 +50,22 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
 
     Args:
         model: the reference.
+        inputs: of its call.
+        ranges: from which integers are drawn, half-open.
     """
 
-    def __init__(self, model: torch.nn.Module):
+    def __init__(self, model: torch.nn.Module, inputs: Iterable[Any] = (), ranges: Iterable[Sequence[int]] = ()):
         super().__init__()
         named = model.named_parameters() if isinstance(model, torch.nn.Module) else ()
         self._parameters = {parameter.untyped_storage()._cdata: name for name, parameter in named}
         self._made: Any = WeakIdKeyDictionary()
         """Names of the parameters that a tensor is made of, and of nothing else."""
         self._clamped: dict[str, list[float]] = {}
+        self._norms: dict[str, list[float]] = {}
+        self._slopes: set[str] = set()
         self._floats: set[float] = set()
         self._integers: set[int] = set()
+        self._meanings = Meanings(inputs, ranges)
         self._makes_places = self._masks_far = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -66,10 +78,13 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             return result
         if self._parameters:
             self._follow(name, given, values, result)
+        self._meanings.follow(name, func, args, kwargs, result)
         if name in _SEARCHES:
             self._note(args[_SEARCHES[name]], args[_SEARCHES[name]].flatten()[:MOST].tolist())
         elif name in _LOSSES:
             self._integers.update(args[4:5])
+        elif name in _BAGS:
+            self._integers.update(args[8:9])
         elif name in _COMPARES:
             self._note(values, _numbers(given))
         elif name in _MASKS:
@@ -83,6 +98,11 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         """Note which parameters a result is made of, and those that are clamped, with the limits if it is by itself."""
         tensors = [item for item in tree_leaves(given) if isinstance(item, torch.Tensor)]
         made = [self._made_of(item) for item in tensors]
+        if name in _NORMS:
+            limit, order, dim = (0 if place is None else given[place] for place in _NORMS[name])
+            self._norms |= dict.fromkeys(made[0], [float(limit), float(order), dim])
+        elif name in _SLOPES:
+            self._slopes |= made[1]
         if not all(made):
             return
         names = frozenset().union(*made)
@@ -92,7 +112,12 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         if name in _CLAMPS:
             is_itself = values.untyped_storage()._cdata in self._parameters
             limits = [limit for limit in _numbers(given) if abs(limit) < FAR] if is_itself else []
-            self._clamped |= dict.fromkeys(names, limits)
+            if name in _BOTH_SIDES:
+                limits += [-limit for limit in limits]
+            if name == "relu":
+                limits = [0.0]
+            if is_itself or name != "relu":
+                self._clamped |= dict.fromkeys(names, limits)
 
     def _made_of(self, tensor: torch.Tensor) -> frozenset[str]:
         if tensor in self._made:
@@ -112,10 +137,14 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
 
         `makes_places`: of a floating-point value an integer is made, which may be a place in memory. `masks_far`: a
         mask stands for infinity, so a program may leave out what it hides. `clamped`: names of parameters that are
-        clamped, with the limits; none where something is that is made of them.
+        clamped, with the limits; none where something is that is made of them. `norms`: names of parameters of whose
+        slices norms are limited, with the limit, the order of the norm and the dimension. `slopes`: names of those that
+        are slopes below zero.
         """
-        numbers = {"floats": sorted(self._floats)[:MOST], "integers": sorted(self._integers)[:MOST]}
-        return numbers | {"makes_places": self._makes_places, "masks_far": self._masks_far, "clamped": self._clamped}
+        integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
+        numbers = {"floats": sorted(self._floats)[:MOST], "integers": sorted(integers)}
+        parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
+        return numbers | {"makes_places": self._makes_places, "masks_far": self._masks_far} | parameters
 
 
 def _is_integer(result: Any) -> bool:

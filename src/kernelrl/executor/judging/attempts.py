@@ -48,8 +48,12 @@ class Attempts:
         finite = all(item.nan is None for item in case.expected)
         return case if reliable or (finite and not self._make(Draw(0))[1]) else None
 
-    def is_telling(self, case: Case) -> bool:
-        """Whether the bounds of a case are about as narrow as those with the task's own parameters."""
+    def telling_case(self, draw: Draw) -> Case | None:
+        """The same, if its bounds are about as narrow as those with the task's own parameters."""
+        case = self.borne_case(draw)
+        return case if case is not None and self._is_telling(case) else None
+
+    def _is_telling(self, case: Case) -> bool:
         if _width(case) < NARROW:
             return True
         own = self._make(Draw(0))[0]

@@ -13,7 +13,8 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
-from kernelrl.executor.contest.distributions import LEAVING, Variation
+from kernelrl.executor.contest.distributions import LEAVING, MIXES, RARE, Variation
+from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
@@ -75,6 +76,10 @@ class Images:
         """Distributions without values far from zero or outliers, because the reference does not bear these."""
         self.near: set[Distribution] = set()
         """Distributions that hold nothing more, because the reference does not bear it."""
+        self.mixes_integers = False
+        """Integers that are drawn hold numbers that matter, and the ends of their range, in further distributions."""
+        self.unmixed: set[Distribution] = set()
+        """Distributions in which they do not, because the reference does not bear it."""
         self._foreign: list[bool] = []
         self._minds_not_finite = False
 
@@ -90,14 +95,22 @@ class Images:
             other = self.of(layout, self._own.ask(question | {"other_seed": question["seed"] ^ 1}))
             self._foreign = [not torch.equal(first[span], other[span]) for span in spans]
 
-    def learn(self, plain: list[tuple[int, float]], thresholds: dict[str, Any], minds_not_finite: bool) -> None:
+    def learn(
+        self,
+        plain: list[tuple[int, float]],
+        thresholds: dict[str, Any],
+        mixes_integers: bool,
+        minds_not_finite: bool,
+    ) -> None:
         """From now on hidden distributions hold more than the task's own draws do.
 
         Args:
             plain: draws whose values are inputs as they are, see `PlainDraws.reach`.
             thresholds: what the reference compares its data with, see `Thresholds.found`.
+            mixes_integers: integers are drawn from a range, and any number of equal ones is no matter.
             minds_not_finite: the task says what becomes of NaN or infinity.
         """
+        self.mixes_integers = mixes_integers
         self._minds_not_finite = minds_not_finite
         self.thresholds = thresholds
         self.plain = [] if _UNFOLLOWED.search(self._own.task.source) else plain
@@ -108,6 +121,7 @@ class Images:
         self.firm.clear()
         self.kept.clear()
         self.tame.clear()
+        self.unmixed.clear()
         self.near.clear()
 
     def further(self, distribution: str) -> dict[str, Any]:
@@ -115,12 +129,24 @@ class Images:
         compared = self.thresholds
         if compared is None or distribution in self.near:
             return {}
+        return self._mixed(distribution) | self._floats(distribution, compared)
+
+    def _mixed(self, distribution: str) -> dict[str, Any]:
+        """Which integers come how often."""
+        if not self.mixes_integers or distribution in self.unmixed or distribution not in MIXES:
+            return {}
+        assert self.thresholds is not None
+        return {"integers": self.thresholds["integers"], "mixed": MIXES[distribution]}
+
+    def _floats(self, distribution: str, compared: dict[str, Any]) -> dict[str, Any]:
         beyond = self.kept.get(distribution, self.beyond)
         wild = distribution not in self.tame
         if distribution in LEAVING:
-            far = {"far": True} if wild and distribution == "uniform" else {}
-            not_finite = {"not_finite": True} if distribution == "spike" and self._minds_not_finite else {}
-            return far | not_finite | ({"beyond": beyond} if beyond else {})
+            found: dict[str, Any] = {"far": True} if wild and distribution == "uniform" else {}
+            found |= {"beyond": beyond} if beyond else {}
+            if distribution in RARE:
+                return found | {"floats": compared["floats"], "not_finite": self._minds_not_finite}
+            return found
         if distribution == "tiny":
             return {"ends": True} if wild else {}
         if distribution == "zeros":
@@ -161,6 +187,8 @@ class Images:
         return image
 
     def _vary(self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw) -> torch.Tensor:
+        if _in_few_places(draw) and values.numel() > 1:
+            return vary_few(way, values, generator)
         if way == "others":
             return distributions.vary(values, generator, alone=_differs(draw))
         return distributions.VARIATIONS[way](values, generator)
@@ -223,6 +251,11 @@ class Images:
 def _differs(draw: Draw) -> bool:
     """Of two draws one has another value for a number that is alone, and is without the equality of equal inputs."""
     return draw.index % 2 == 1
+
+
+def _in_few_places(draw: Draw) -> bool:
+    """Of three draws one has inputs that the task makes constant as it shows them but for few places."""
+    return draw.index % 3 == 2
 
 
 def find_copies(number: int, values: torch.Tensor) -> Copies | None:

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest.distributions import LEAVING, WILD, Variation, variations
+from kernelrl.executor.contest.distributions import LEAVING, MIXES, WILD, Variation, variations
 from kernelrl.executor.judging.arena import Draw, span_of, view
 from kernelrl.executor.judging.images import Copies, Images, find_copies
-from kernelrl.executor.judging.reference_parameters import ReferenceParameters
+from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, ReferenceParameters
 
 MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
@@ -87,9 +87,14 @@ def find_apart(
 def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]) -> None:
     """Find out with how much less beside a hidden distribution the reference is reliable, which it is not with all.
 
-    Values far from zero and outliers are left out first. Where draws leave their interval, each is tried alone, and
-    those that it bears together; otherwise, and where it does not bear these, the distribution holds nothing more.
+    Integers that matter are left out first, then values far from zero and outliers. Where draws leave their interval,
+    each is tried alone, and those that it bears together; otherwise, and where it does not bear these, the
+    distribution holds nothing more.
     """
+    if images.mixes_integers and distribution in MIXES:
+        images.unmixed.add(distribution)
+        if bears():
+            return
     if distribution in WILD:
         images.tame.add(distribution)
         if bears():
@@ -129,8 +134,8 @@ def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], r
     """Choose which parameters get other values.
 
     All of them and larger ones, if the reference bears that, which one run shows. Where it does not, the same without
-    values beyond the limits of clamps; then those with which
-    it runs; then without larger values; then constants alone; and then what is drawn anew.
+    values beyond the limits of clamps and norms; then those with which it runs; then without larger values; then
+    constants alone; and then what is drawn anew.
 
     Args:
         parameters: of the reference.
@@ -142,8 +147,8 @@ def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], r
     """
     if bears():
         return True
-    if parameters.clamped:
-        parameters.clamped = {}
+    if parameters.clamped or parameters.norms:
+        parameters.clamped, parameters.norms = {}, {}
         parameters.draw()
         if bears():
             return True
@@ -160,6 +165,21 @@ def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], r
             if bears():
                 return True
     return False
+
+
+def find_slopes(parameters: ReferenceParameters, bears: Callable[[int], bool]) -> None:
+    """Choose which parameters are slopes above 1, or below 0: all that may be, or those that the reference uses so.
+
+    Args:
+        parameters: of the reference, which is reliable with those that are chosen.
+        bears: whether it is reliable with the parameters of that number.
+    """
+    if not parameters.may_be_slopes:
+        return
+    for parameters.slopes in ("all", "known", "none"):
+        parameters.draw()
+        if parameters.slopes == "none" or all(bears(number) for number in (CHECKED, REDRAWN)):
+            return
 
 
 def _find_bearable(

@@ -28,6 +28,7 @@ from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import (
     find_apart,
     find_loose,
+    find_slopes,
     find_twins,
     find_variation,
     narrow,
@@ -100,9 +101,11 @@ class Reference:
         sizes = [{}, *self.seeds.hidden_sizes()]
         first: list[tuple[dict[str, Any], torch.Tensor]] = []
         plain: list[tuple[int, float]] = []
+        draws_integers = False
         for index, each in enumerate(sizes):
             drawn = own.ask(images.question(Draw(0, shape=index), each))
             plain = plain if first else [(number, factor) for number, factor in drawn["plain"]]
+            draws_integers |= drawn["draws_integers"]
             layout = images.lay_out(drawn)
             first.append((layout, images.of(layout, drawn)))
         self.arena_bytes = max(layout["size"] for layout, _ in first) + BEHIND
@@ -119,8 +122,11 @@ class Reference:
             images.loose = find_loose(images, attempts.bears, image, layout)
             images.twins = find_twins(images, attempts.bears, image, layout)
             images.copies = find_apart(images, attempts.bears, image, layout)
-            images.learn(plain, self.habits.thresholds, self.habits.minds_not_finite)
-            self.parameters.clamped = self.habits.thresholds["clamped"]
+            ties_are_open = self.habits.unstable and not self.habits.sorts
+            images.learn(
+                plain, self.habits.thresholds, draws_integers and not ties_are_open, self.habits.minds_not_finite
+            )
+            self.parameters.learn(self.habits.thresholds)
         self.parameters_vary = self._try_parameters(attempts)
         if settings.oracle != "native":
             self._vary_numbers(attempts)
@@ -170,14 +176,18 @@ class Reference:
         draw = Draw(0, parameters=CHECKED)
 
         def bears() -> bool:
-            case = attempts.borne_case(draw)
-            if case is None or not attempts.is_telling(case):
-                return False
-            self._cases[draw] = case
-            return True
+            case = attempts.telling_case(draw)
+            if case is not None:
+                self._cases[draw] = case
+            return case is not None
 
         runs = partial(attempts.runs, draw, self.habits.not_finite)
-        return self.has_parameters and find_variation(self.parameters, bears, runs)
+        if not self.has_parameters or not find_variation(self.parameters, bears, runs):
+            return False
+        find_slopes(self.parameters, lambda number: attempts.telling_case(Draw(0, parameters=number)) is not None)
+        if self.parameters.slopes != "none":
+            del self._cases[draw]
+        return True
 
     def _check_outputs(self, native: list[dict[str, Any]]) -> None:
         if not native:

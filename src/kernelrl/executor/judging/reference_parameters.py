@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -44,10 +44,23 @@ class ReferenceParameters:
         self._enlarged = True
         self.clamped: dict[str, list[float]] = {}
         """Limits of parameters that the reference clamps. On the task's own inputs some values lie beyond them."""
+        self.norms: dict[str, list[float]] = {}
+        """Limits of norms of parameters, see `Thresholds.found`. Half of the norms lie beyond them."""
+        self.known_slopes: list[str] = []
+        """Names of parameters that the reference uses as slopes below zero."""
+        self.slopes: Literal["all", "known", "none"] = "none"
+        """Which parameters are slopes above 1 on the task's own inputs, and below 0 on hidden ones."""
+        self.may_be_slopes: frozenset[int] = frozenset()
+        """Numbers of those that could be."""
         self.variable: list[int] = []
         """Numbers of the registrations that could get other values."""
         self.drawn: frozenset[int] = frozenset()
         """Of those that get other values, the ones that depend on random draws."""
+
+    def learn(self, thresholds: dict[str, Any]) -> None:
+        """From now on parameters lie on both sides of the limits that the reference sets them (`Thresholds.found`)."""
+        self.clamped, self.norms = thresholds["clamped"], thresholds["norms"]
+        self.known_slopes = thresholds["slopes"]
 
     @property
     def any(self) -> bool:
@@ -102,12 +115,22 @@ class ReferenceParameters:
         self.variable = variation.find_variable(report, drawn)
         chosen = [each for each in self.variable if self._chosen is None or each in self._chosen]
         self.drawn = drawn & set(chosen)
+        read = self._own.process.tensor
+        self.may_be_slopes = variation.find_slopes(report, read, chosen, self.known_slopes)
         for number in (CHECKED, REDRAWN, TIMED):
             seed = self._seeds.of(Draw(number), "parameters")
             enlarged = self._enlarged and number != REDRAWN  # hidden inputs and large values are too much for some
             clamped = self.clamped if number == CHECKED else {}
-            given = variation.vary(report, self._own.process.tensor, chosen, drawn, seed, enlarged, clamped)
+            slopes = self._slopes(report, "falling" if number == REDRAWN else "steep") if number != TIMED else {}
+            given = variation.vary(report, read, chosen, drawn, seed, enlarged, clamped, self.norms, slopes)
             self._hidden[number] = Parameters(f"{seed}", given, {})
+
+    def _slopes(self, report: dict[str, Any], kind: variation.Slope) -> dict[int, variation.Slope]:
+        if self.slopes == "none":
+            return {}
+        tensors = report["tensors"]
+        every = self.slopes == "all"
+        return {each: kind for each in self.may_be_slopes if every or tensors[each]["name"] in self.known_slopes}
 
     def of_packed(self, number: int, packed: frozenset[int]) -> int:
         """Number of the parameters of which these have the values of their draws."""

@@ -49,13 +49,20 @@ class Seeds:
         return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
 
     def hidden_sizes(self) -> list[dict[str, int]]:
-        """Sizes within the task's `SHAPE_RANGES`: each dimension by itself may be the smallest or anything else."""
-        ranges = self._task.shape_ranges
+        """Sizes within the task's `SHAPE_RANGES`.
+
+        Of three in turn each dimension by itself is the smallest in one, the largest in one, and anything in one.
+        """
         chooser = random.Random(self.of(Draw(0), "shapes"))
-        return [
-            {name: chooser.choice((low, chooser.randint(low, high))) for name, (low, high) in ranges.items()}
-            for _ in range(self._settings.shapes if ranges else 0)
-        ]
+        count = self._settings.shapes if self._task.shape_ranges else 0
+        found: list[dict[str, int]] = [{} for _ in range(count)]
+        for name, (low, high) in self._task.shape_ranges.items():
+            for first in range(0, count, 3):
+                in_turn = found[first : first + 3]
+                sizes = chooser.sample((low, high, chooser.randint(low, high)), len(in_turn))
+                for each, size in zip(in_turn, sizes, strict=True):
+                    each[name] = size
+        return found
 
 
 def _kernelbench_seed(index: int) -> int:

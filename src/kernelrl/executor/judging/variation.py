@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -25,8 +25,16 @@ FAR, FARTHEST = 4.0, 10.0
 """Magnitudes of the few elements of a vector that open or close a gate."""
 SHARE_FAR = 0.2
 SHARE_CLAMPED = 0.125
+STEEP, STEEPEST = 1.25, 3.0
+"""A slope between these is above 1: the larger of x and its multiple is no longer what a slope below zero gives."""
+SHARE_STEEP = SHARE_FALLING = 0.25
+BELOW, ABOVE = (0.3, 0.9), (1.2, 4.0)
+"""Norms of the slices of a parameter whose norms are limited, in units of the limit: half of them exceed it."""
 FEWEST = 16
 """Vectors of fewer elements have none of those."""
+
+Slope = Literal["steep", "falling"]
+"""A slope above 1, or below 0."""
 
 
 def find_drawn(shown: dict[str, Any], keyed: dict[str, Any]) -> frozenset[int]:
@@ -61,6 +69,20 @@ def _is_variable(tensor: dict[str, Any], drawn: bool) -> bool:
     return floating and not tensor["frozen"]
 
 
+def find_slopes(
+    report: dict[str, Any], read: Callable[[dict[str, Any]], torch.Tensor], numbers: Iterable[int], known: Sequence[str]
+) -> frozenset[int]:
+    """Numbers of parameters that may be slopes: those known by name, and single numbers between -1 and 1."""
+
+    def may_be_slope(tensor: dict[str, Any]) -> bool:
+        if tensor["name"] in known:
+            return True
+        is_number = tensor["kind"] == "parameter" and math.prod(tensor["shape"]) == 1
+        return is_number and wire.DTYPES[tensor["dtype"]].is_floating_point and abs(float(read(tensor))) < 1
+
+    return frozenset(number for number in numbers if may_be_slope(report["tensors"][number]))
+
+
 def vary(
     report: dict[str, Any],
     read: Callable[[dict[str, Any]], torch.Tensor],
@@ -69,6 +91,8 @@ def vary(
     seed: int,
     enlarged: bool,
     clamped: Mapping[str, Sequence[float]] | None = None,
+    norms: Mapping[str, Sequence[float]] | None = None,
+    slopes: Mapping[int, Slope] | None = None,
 ) -> dict[int, torch.Tensor]:
     """Hidden values by the number of the registration.
 
@@ -80,6 +104,8 @@ def vary(
         seed: of the values.
         enlarged: what is tiny gets a size that matters.
         clamped: limits of parameters by name, some values of which lie beyond these (`Thresholds.found`).
+        norms: likewise limits of the norms of their slices, half of which lie beyond these.
+        slopes: by number, those that are slopes, and of which kind a single one is.
     """
     given = {}
     for number in numbers:
@@ -101,6 +127,10 @@ def vary(
                 new = _with_far_ones(new, generator)
             if clamped and tensor["name"] in clamped:
                 new = _beyond_limits(new, clamped[tensor["name"]], generator)
+            if norms and tensor["name"] in norms:
+                new = _about_norm(new, norms[tensor["name"]], generator)
+            if slopes and number in slopes:
+                new = _sloping(new, slopes[number], generator)
             given[number] = new.to(values.dtype)
     return given
 
@@ -114,6 +144,28 @@ def _beyond_limits(values: torch.Tensor, limits: Sequence[float], generator: tor
         low, high = min(limits), max(limits)
         far = torch.where(highest, high + level * (1 + abs(high)), low - level * (1 + abs(low)))
     return torch.where(chosen < SHARE_CLAMPED, far, values) if values.numel() > 1 else far
+
+
+def _about_norm(values: torch.Tensor, known: Sequence[float], generator: torch.Generator) -> torch.Tensor:
+    """The same directions along a dimension, with norms of which half are above a limit."""
+    limit, order, dim = known
+    slices = values.movedim(int(dim), 0)
+    norms: torch.Tensor = torch.linalg.vector_norm(slices.reshape(len(slices), -1), order, dim=1)
+    coins, level = torch.rand((2, len(slices)), generator=generator, dtype=values.dtype)
+    above, below = (low + (high - low) * level for low, high in (ABOVE, BELOW))
+    factors = limit * torch.where(coins < 0.5, above, below) / norms.clamp_min(torch.finfo(values.dtype).tiny)
+    scaled: torch.Tensor = slices * factors.reshape(-1, *[1] * (slices.dim() - 1))
+    return scaled.movedim(0, int(dim)).contiguous()
+
+
+def _sloping(values: torch.Tensor, kind: Slope, generator: torch.Generator) -> torch.Tensor:
+    """A quarter of several slopes is steep and a quarter falls; a single one is of that kind."""
+    coins, level = torch.rand((2, *values.shape), generator=generator, dtype=values.dtype)
+    if values.numel() == 1:
+        coins = torch.full_like(coins, 0.0 if kind == "steep" else SHARE_STEEP)
+    steep, falling = STEEP + (STEEPEST - STEEP) * level, -TINY - (1 - TINY) * level
+    values = torch.where(coins < SHARE_STEEP + SHARE_FALLING, falling, values)
+    return torch.where(coins < SHARE_STEEP, steep, values)
 
 
 def _vary_constant(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) -> torch.Tensor:

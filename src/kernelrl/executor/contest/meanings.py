@@ -1,0 +1,196 @@
+"""Integers that a reference treats unlike the others that an input may hold: found by its own operators.
+
+An operator that works element by element is run once more on all numbers that the input may hold, and so is what it
+gives further on. Where a comparison has one answer for few of these, where a limit changes few, or where a table has
+another entry for few, these few matter, and random draws hardly meet them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.weak import WeakIdKeyDictionary
+
+_ELEMENTWISE = frozenset(
+    "eq ne lt le gt ge add sub rsub mul div floor_divide remainder fmod bitwise_and bitwise_or bitwise_xor bitwise_not "
+    "bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ __lshift __rshift logical_and "
+    "logical_or logical_xor logical_not neg abs sign clamp clamp_min clamp_max minimum maximum where pow _to_copy "
+    "isin".split()
+)
+_LIMITS = frozenset("clamp clamp_min clamp_max minimum maximum".split())
+_LAID_OUT = frozenset(
+    "view reshape _unsafe_view expand permute transpose t squeeze unsqueeze slice select as_strided detach alias "
+    "unbind split split_with_sizes clone contiguous repeat".split()
+)
+_EQUALS = ("eq", "ne")
+_TABLES_FIRST = ("embedding", "_embedding_bag", "_embedding_bag_forward_only")
+_LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
+"""They look up a weight of each class."""
+WIDEST = 1 << 17
+"""Ranges of up to so many numbers are gone through. Of others so many are taken: ends, powers of two, and between."""
+RARE = 1 / 64
+"""What is true of a smaller share of the numbers is seldom met."""
+FEW = 4
+"""Numbers that are taken of those for which one operator has another answer."""
+SPREADS = 8.0
+"""An entry of a table is unlike the others if it is so many times as far from the median as half of the entries are."""
+MOST = 1000
+"""Operators that are followed."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Trace:
+    """What a tensor's elements are for each number that an input may hold."""
+
+    numbers: torch.Tensor
+    values: torch.Tensor
+
+
+class Meanings:
+    """Follows integer inputs through the operators of a reference.
+
+    Args:
+        inputs: arguments of its call.
+        ranges: from which integers are drawn, half-open.
+    """
+
+    def __init__(self, inputs: Iterable[Any], ranges: Iterable[Sequence[int]]):
+        self._traces: Any = WeakIdKeyDictionary()
+        self._num_followed = 0
+        self.found: list[int] = []
+        """The numbers, those of each operator in turn."""
+        ordered = sorted(ranges, key=lambda limits: limits[1] - limits[0])
+        for tensor in tree_leaves(tuple(inputs)):
+            if isinstance(tensor, torch.Tensor) and _is_integer(tensor) and tensor.numel():
+                numbers = _numbers(int(tensor.min()), int(tensor.max()), ordered).to(tensor.dtype)
+                self._traces[tensor] = _Trace(numbers, numbers)
+
+    def follow(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """An operator has run; `name` is without its namespace and the underscore of those that work in place."""
+        leaves = [item for item in tree_leaves((args, kwargs)) if isinstance(item, torch.Tensor)]
+        traced = next((item for item in leaves if item in self._traces), None)
+        if traced is None or self._num_followed >= MOST:
+            return
+        self._num_followed += 1
+        trace: _Trace = self._traces[traced]
+        if name in _LAID_OUT:
+            values: torch.Tensor | None = trace.values
+        elif name in _ELEMENTWISE:
+            values = self._repeat(name, func, args, kwargs, trace)
+        else:
+            values = self._look_up(name, args, trace)
+        if values is None:
+            return
+        for item in tree_leaves(result):
+            if isinstance(item, torch.Tensor):
+                self._traces[item] = _Trace(trace.numbers, values)
+
+    def _repeat(
+        self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any], trace: _Trace
+    ) -> torch.Tensor | None:
+        """What an operator gives for each number; None: that hangs on more than the number."""
+        others: list[torch.Tensor] = []
+
+        def stand_in(item: Any) -> Any:
+            if not isinstance(item, torch.Tensor):
+                return item
+            if item in self._traces and self._traces[item].numbers is trace.numbers:
+                return self._traces[item].values.clone()
+            if item.numel() == 1:
+                return item.reshape(())
+            others.append(item)
+            return item
+
+        given, named = tree_map(stand_in, (tuple(args), dict(kwargs)))
+        if others and name in _EQUALS:
+            self._note(trace.numbers, torch.isin(trace.values, others[0]))
+        if others and name != "isin":
+            return None
+        try:
+            values = func(*given, **named)
+        except (RuntimeError, TypeError):
+            return None  # it takes tensors of the call's own shape alone
+        if not isinstance(values, torch.Tensor) or values.shape != trace.numbers.shape:
+            return None
+        if values.dtype == torch.bool:
+            self._note(trace.numbers, values)
+        elif name in _LIMITS:
+            self._note(trace.numbers, values != trace.values)
+        return values
+
+    def _look_up(self, name: str, args: Sequence[Any], trace: _Trace) -> torch.Tensor | None:
+        """Entries of a table for each number, where it is asked by them."""
+        table = self._table(name, args)
+        if table is None or not len(table) or not _is_integer(trace.values):
+            return None
+        entries = table.detach()
+        if entries.dim() > 1:
+            entries = entries.reshape(len(entries), -1).double().square().sum(dim=1).sqrt()
+        is_place = (trace.values >= 0) & (trace.values < len(entries))
+        values = entries[trace.values.long().clamp(0, len(entries) - 1)]
+        self._note(trace.numbers, is_place & _unlike(entries)[trace.values.long().clamp(0, len(entries) - 1)])
+        return values if table.dim() == 1 else None
+
+    def _table(self, name: str, args: Sequence[Any]) -> torch.Tensor | None:
+        """What an operator looks up by its first dimension; None: it does not."""
+        if name in _TABLES_FIRST:
+            table, places = args[:2]
+        elif name in _LOSSES:
+            places, table = args[1:3]
+        elif name == "index":
+            table, (places, *others) = args[:2]
+            if any(each is not None for each in others):
+                return None
+        elif name == "index_select":
+            table, dim, places = args[:3]
+            table = table.movedim(dim, 0)
+        elif name in ("take", "gather"):
+            table, places = args[0], args[-1] if name == "take" else args[2]
+            if table.dim() != 1:
+                return None
+        else:
+            return None
+        is_asked = isinstance(table, torch.Tensor) and isinstance(places, torch.Tensor) and places in self._traces
+        return table if is_asked and table not in self._traces else None
+
+    def _note(self, numbers: torch.Tensor, answers: torch.Tensor) -> None:
+        """Of two answers, the numbers with the one that few have."""
+        share = float(answers.double().mean())
+        few = numbers[answers if share <= 0.5 else ~answers]
+        if 0 < len(few) <= RARE * len(numbers):
+            chosen = torch.linspace(0, len(few) - 1, min(FEW, len(few))).long()
+            self.found += few[chosen].tolist()
+
+
+def _numbers(least: int, most: int, ranges: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Those that an input may hold which holds some between these: the narrowest range that has both."""
+    low, high = next((each for each in ranges if each[0] <= least and most < each[1]), (least, most + 1))
+    if high - low <= WIDEST:
+        return torch.arange(low, high)
+    step = (high - low) // (WIDEST // 2)
+    powers = [sign * 2**bits + off for bits in range(62) for sign in (1, -1) for off in (-1, 0, 1)]
+    near = torch.arange(WIDEST // 8)
+    spread = torch.arange(WIDEST // 2) * step + low
+    found = torch.cat([spread, near + low, high - 1 - near, near, torch.tensor(powers)])
+    return found[(found >= low) & (found < high)].sort().values
+
+
+def _unlike(entries: torch.Tensor) -> torch.Tensor:
+    """Which entries of a table are not finite, zero, one of few values and seldom, or far from all others."""
+    values = entries.double()
+    finite = values.isfinite()
+    middle = values[finite].median() if bool(finite.any()) else values.new_zeros(())
+    distance = (values - middle).abs()
+    spread = distance[finite].median() if bool(finite.any()) else middle
+    found = ~finite | (distance > SPREADS * spread) | (values == 0)
+    kinds, which, counts = torch.unique(values, return_inverse=True, return_counts=True)
+    seldom = counts[which] <= RARE * len(values) / 2
+    return found | seldom if len(kinds) <= 1 / RARE else found
+
+
+def _is_integer(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype != torch.bool
