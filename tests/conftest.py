@@ -29,6 +29,7 @@ from kernelrl import cli
 from kernelrl.executor import Executor, ExecutorSettings, make_executor
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does
+os.environ.setdefault("WANDB__SERVICE_WAIT", "600")  # seconds for its process to start, of which it has 30 else
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for models of two layers; the executor gives its processes their own
 
 REFERENCE = """\

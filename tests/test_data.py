@@ -160,7 +160,7 @@ def test_the_teachers_kernels_are_correct(executor_cache, kept_executor):
         for proposal in propose(task):
             candidate = Candidate(source=proposal.source, dialect="cpp")
             requests.append(Request(task=task, candidate=candidate, dialect="cpp"))
-    with kept_executor({"timing": False, "cache_dir": str(executor_cache)}) as executor:
+    with kept_executor({"draws": "tests", "timing": False, "cache_dir": str(executor_cache)}) as executor:
         assert [verdict.status for verdict in executor.evaluate(requests)] == ["correct"] * len(requests)
 
 

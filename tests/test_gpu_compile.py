@@ -94,7 +94,7 @@ def test_cheats_in_cuda_are_named(executor: Executor, change: tuple[str, str], r
 
 @needs_nvcc
 def test_what_the_gpu_check_tries_is_as_it_says_as_far_as_a_cpu_can_tell(executor_cache: Path) -> None:
-    settings = {**FAST, "cache_dir": str(executor_cache), "gpu_arch": "sm_90", "build_timeout_s": 180.0}
+    settings = {**FAST, "cache_dir": str(executor_cache), "gpu_arch": "sm_90", "build_timeout_s": 600.0}
     tried = [path for path in GPU if header(path).get("on a CPU") != "left out"]
     with make_executor(settings) as engine:
         verdicts = dict(zip(tried, engine.evaluate([from_file(path) for path in tried]), strict=True))
@@ -131,7 +131,7 @@ def test_a_cuda_module_launches_and_does_nothing_else(
     unit = {"loader": "tvm_ffi", "name": "m", "cuda": [source]}
     unit |= dict.fromkeys(("cpp", "functions", "cflags", "cuda_cflags", "ldflags"), [])
     (tmp_path / "scratch").mkdir()
-    built = Builder(tmp_path, tmp_path / "scratch", forkserver, Cores(1), 180.0, gpu_arch="sm_90").build(unit)
+    built = Builder(tmp_path, tmp_path / "scratch", forkserver, Cores(1), 600.0, gpu_arch="sm_90").build(unit)
     assert built.ok and built.path is not None, built.log
     assert [evidence for _, evidence in built.violations] == foul
 

@@ -76,13 +76,14 @@ def test_the_pipeline_runs_on_two_nodes(cluster: Slurm, tmp_path: Path) -> None:
 
 
 def test_a_preempted_job_resumes(cluster: Slurm, toy: Path, tmp_path: Path) -> None:
-    job = submit(cluster, "grpo", *grpo(toy, tmp_path), "nodes=2")
+    steps = 3 * STEPS  # Slurm needs some seconds to begin: the run must not have ended by then
+    job = submit(cluster, "grpo", *grpo(toy, tmp_path, steps), "nodes=2")
     wait_for(lambda: "grpo/0/0" in written(tmp_path))
     cluster.run("sbatch", "--partition=urgent", "--exclusive", "--nodes=3", "--output=/dev/null", "--wrap=srun sleep 1")
     wait_for(lambda: cluster.state(job)["Restarts"] == "1")
     assert "stopped by SIGTERM" in output(tmp_path, job)
     assert cluster.finish(job)["JobState"] == "COMPLETED", output(tmp_path, job)
-    check_records(tmp_path / "grpo", steps=STEPS)
+    check_records(tmp_path / "grpo", steps)
     assert not (tmp_path / "grpo" / "records" / "superseded").exists(), "it saved a checkpoint before it stopped"
     assert not (tmp_path / "launch" / "failures").exists()
 
@@ -153,9 +154,9 @@ def test_the_executors_node_judges_what_another_writes(cluster: Slurm, toy: Path
     assert judge["judged"] > 0, "the node that trains has no CPUs for Ray"
 
 
-def grpo(toy: Path, folder: Path) -> list[str]:
+def grpo(toy: Path, folder: Path, steps: int = STEPS) -> list[str]:
     inputs = [f"output_dir={folder}", f"curate.folder={toy}/data", f"sft.folder={toy}/sft"]
-    return [*inputs, f"grpo.trainer.max_steps={STEPS}", "grpo.trainer.save_steps=3"]
+    return [*inputs, f"grpo.trainer.max_steps={steps}", "grpo.trainer.save_steps=3"]
 
 
 def written(folder: Path) -> str:
