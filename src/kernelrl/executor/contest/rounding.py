@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernelrl.executor.contest.one_sided import units_of_statistics, units_of_sums
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.legality.operators import PLUMBING
 
@@ -28,6 +29,8 @@ _STATISTICS = frozenset(
 """Operators that subtract a mean, which is a sum itself."""
 _SHIFTED = frozenset("logsumexp _log_softmax logcumsumexp".split())
 """Operators that take the largest value off before they take exponentials, and put it back: m + log Σ exp(x − m)."""
+_LOGARITHMS = frozenset("aten::logsumexp aten::_log_softmax".split())
+"""Operators that take the logarithm of a sum, of which the relative error is then absolute."""
 _THROUGH_ONE = frozenset("expm1 log1p tanh elu selu celu softplus log_sigmoid log_sigmoid_forward".split())
 """Operators that the usual formula computes by way of numbers near one: exp(x) − 1, 2 sigmoid(2 x) − 1, log(1 + x)."""
 
@@ -142,14 +145,23 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if base in _STATISTICS and (num_statistics := _as_tuple(result)[-1].numel()):  # batch norm may be given its own
             num_terms = args[0].numel() // num_statistics
             equal = bool((args[0] == args[0].flatten()[0]).all()) if args[0].numel() else False
-            units = max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `_error`
-            result = func(self._moved(args[0], units), *args[1:], **kwargs)
+            units = args[0].abs() * max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `_error`
+            if (one_sided := units_of_statistics(func, args, kwargs, self._sum_eps)) is not None:
+                units = torch.maximum(units, one_sided * (self._sum_unit / self._unit))
+            values = args[0].addcmul(units, self._signs(units), value=self._unit)
+            result = func(values, *args[1:], **kwargs)
         if any(isinstance(item, torch.Tensor) and not _is_float(item) for item in _as_tuple(result)):
             self.jumps |= any(_is_float(item) for item in args)
             return func(*args, **kwargs)  # what decides, such as a comparison, sees the values as they are
         if _is_float(result):
             signs = self._signs(result)
-            if (error := self._sum_error(func, args, kwargs, result)) is not None:
+            error, one_sided = (
+                self._sum_error(func, args, kwargs, result),
+                self._one_sided_error(func, args, kwargs, result),
+            )
+            if error is not None and one_sided is not None:
+                error = torch.maximum(error.abs(), one_sided) * math.copysign(1.0, self._times)
+            if error is not None:
                 result.addcmul_(signs, error)
             result.addcmul_(result != 0, signs, value=self._tiny)  # what no operand moves off zero is zero
             if self._result_unit:
@@ -219,7 +231,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
     def _round_to(self, dtype: torch.dtype) -> None:
         info = torch.finfo(dtype)
         self._unit = self._times * info.eps / 2
-        self._sum_unit = self._times * min(info.eps, torch.finfo(torch.float32).eps) / 2
+        self._sum_eps = min(info.eps, torch.finfo(torch.float32).eps)
+        self._sum_unit = self._times * self._sum_eps / 2
         self._tiny = self._times * least(dtype)
 
     def _sum_error(self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor) -> torch.Tensor | None:
@@ -250,6 +263,18 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             return None
         error = result.abs() * (self._sum_unit * num_terms**0.5)
         return error
+
+    def _one_sided_error(
+        self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor
+    ) -> torch.Tensor | None:
+        """Error of sums of terms that are alike, see `one_sided`."""
+        if not args or not _is_float(args[0]) or not args[0].dim():
+            return None
+        units = units_of_sums(func, args, kwargs, self._sum_eps)
+        if units is None:
+            return None
+        size = torch.ones_like(result) if func._schema.name in _LOGARITHMS else result.abs()
+        return abs(self._sum_unit) * size * (units if units.dim() == result.dim() else units.reshape(result.shape))
 
     def _error_through_one(self, func: Any, result: torch.Tensor) -> torch.Tensor | None:
         """Error of a formula with two operands near one, or as large as the result; None: that is not usual here."""
