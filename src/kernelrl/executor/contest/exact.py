@@ -137,9 +137,9 @@ def compute(model: Any, args: Any, precision: torch.dtype, changed: Sequence[int
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
         with Choices() as exactly:
             result = call(copy.deepcopy(model), copy.deepcopy(args))
-        wire.flatten(result, outputs)
+        wire.flatten(result, outputs, torch.float64)
         return Exact(result, moves, _chosen(outputs, exactly.found(tiny)), exactly.are_stable_of_integers)
-    wire.flatten(result, outputs)
+    wire.flatten(result, outputs, torch.float64)
     choices = exactly.found(tiny)
     with Precisions() as native:
         copy.deepcopy(model)(*copy.deepcopy(args))
@@ -147,7 +147,9 @@ def compute(model: Any, args: Any, precision: torch.dtype, changed: Sequence[int
     def run(times: float) -> tuple[list[torch.Tensor], list[Choice], bool]:
         rounded: list[torch.Tensor] = []
         with Rounding(precision, native, times) as rounding, Choices() as roundly:
-            wire.flatten(call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double)), rounded)
+            wire.flatten(
+                call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double)), rounded, torch.float64
+            )
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
         return distances, roundly.found(tiny), rounding.jumps
 
