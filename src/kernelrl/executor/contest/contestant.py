@@ -312,14 +312,14 @@ class Contestant:
         finally:
             torch.set_rng_state(state)
 
-    def do_exact(self, changed: list[int]) -> dict[str, Any]:
+    def do_exact(self, changed: list[int], by_largest: bool) -> dict[str, Any]:
         """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it.
 
         They are followed by what it makes of the inputs of these numbers. After them come how far rounding moves each
         (nothing, where that is not known), and for outputs that consist of chosen indices what they were chosen from,
         how far rounding moves that, and the indices (see `exact`).
         """
-        exact = exactly.compute(self.model, self.args, self._precision(), changed)
+        exact = exactly.compute(self.model, self.args, self._precision(), changed, by_largest)
         tensors: list[torch.Tensor] = []
         form = wire.flatten(exact.outputs, tensors, torch.float64)
         choices = exact.choices.items()
@@ -329,7 +329,7 @@ class Contestant:
             for number, choice in choices
         ]
         counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves)}
-        told_of_all = {"form": form, "choices": told, "determined": exact.determined}
+        told_of_all = {"form": form, "choices": told, "determined": exact.determined, "open": exact.open}
         return self._report((tensors, exact.moves, keys)) | told_of_all | counts
 
     def _precision(self) -> torch.dtype:
