@@ -101,32 +101,44 @@ def _receive_exactly(sock: socket.socket, length: int, wait: Callable[[], None] 
     return b"".join(chunks)
 
 
-def flatten(tree: Any, tensors: list[torch.Tensor]) -> Any:
+def flatten(tree: Any, tensors: list[torch.Tensor], numbers: torch.dtype | None = None) -> Any:
     """JSON form of a tree; its tensors are appended to `tensors` and stand in the form as `{"tensor": index}`.
+
+    Args:
+        tree: of lists, tuples and dictionaries.
+        tensors: see above.
+        numbers: numbers become tensors as well, floating-point ones of this dtype, and stand as `{"number": index}`.
 
     Raises:
         TypeError: names the type that cannot travel, or says that there are more than `MAX_VALUES` values.
     """
-    return _flatten(tree, tensors, itertools.count(1))
+    return _flatten(tree, tensors, numbers, itertools.count(1))
 
 
-def _flatten(tree: Any, tensors: list[torch.Tensor], numbers: Iterator[int]) -> Any:
-    if next(numbers) > MAX_VALUES:
+def _flatten(tree: Any, tensors: list[torch.Tensor], numbers: torch.dtype | None, count: Iterator[int]) -> Any:
+    if next(count) > MAX_VALUES:
         raise TypeError(f"more than {MAX_VALUES} values cannot be passed to or from a kernel")
     if isinstance(tree, torch.Tensor):
         tensors.append(tree)
         return {"tensor": len(tensors) - 1}
+    if numbers is not None and type(tree) in (bool, int, float) and abs(tree) < 2**63:
+        tensors.append(torch.tensor(tree, dtype=numbers if type(tree) is float else None))
+        return {"number": len(tensors) - 1}
     if tree is None or type(tree) in (bool, int, str):
         return tree
     if type(tree) is float:
         return {"float": tree.hex()}
     if isinstance(tree, list):  # of the base class, like the others: a subclass could compute when it is read
-        return {"list": [_flatten(item, tensors, numbers) for item in list.__iter__(tree)]}
+        return {"list": [_flatten(item, tensors, numbers, count) for item in list.__iter__(tree)]}
     if isinstance(tree, tuple):
-        return {"tuple": [_flatten(item, tensors, numbers) for item in tuple.__iter__(tree)]}
+        return {"tuple": [_flatten(item, tensors, numbers, count) for item in tuple.__iter__(tree)]}
     if isinstance(tree, dict):
         pairs = dict.items(tree)
-        return {"dict": [[_flatten(key, tensors, numbers), _flatten(value, tensors, numbers)] for key, value in pairs]}
+        return {
+            "dict": [
+                [_flatten(key, tensors, None, count), _flatten(value, tensors, numbers, count)] for key, value in pairs
+            ]
+        }
     if isinstance(tree, torch.dtype | torch.device):
         return {type(tree).__name__: str(tree)}
     raise TypeError(f"values of type {type(tree).__name__} cannot be passed to a kernel")

@@ -167,22 +167,22 @@ class Calls(Expressions):
         return result
 
     def _read_named_attribute(self, node: ast.Call) -> Value:
-        """`getattr(x, "name")` is `x.name`; a recurrent layer's weight may be named by f"weight_ih_l{number}"."""
+        """`getattr(x, "name")` is `x.name`; a recurrent layer's weight may be named by f"weight_ih_l{number}{end}"."""
         match node:
             case ast.Call(args=[of, ast.Constant(value=str(name)), *default], keywords=[]) if name.isascii():
                 found = self._value(ast.Attribute(of, name, ast.Load(), lineno=node.lineno, col_offset=node.col_offset))
             case ast.Call(
                 args=[
                     of,
-                    ast.JoinedStr(values=[ast.Constant(value=str(start)), ast.FormattedValue()]) as text,
+                    ast.JoinedStr(values=[ast.Constant(value=str(start)), ast.FormattedValue(), *_]) as text,
                     *default,
                 ],
                 keywords=[],
             ) if start in vocabulary.WEIGHTS_BY_NUMBER and not self.has_odd_weights:
                 base, found = self._value(of), self.flow.value()
                 self._value(text)
-                for number in range(vocabulary.NUMBERED_LAYERS):
-                    self.flow.assign(self._attribute_of(base, node, f"{start}{number}"), found)
+                for which in vocabulary.WHICH_LAYERS:
+                    self.flow.assign(self._attribute_of(base, node, f"{start}{which}"), found)
             case _:
                 evidence = (
                     "getattr of a name that is no constant: write x.name, or getattr(lstm, f'weight_ih_l{layer}')"

@@ -139,9 +139,10 @@ _CONTAINERS = _words(
     "append extend insert pop get items keys values setdefault update copy clear remove reverse join replace strip "
     "lstrip rstrip split splitlines lower upper startswith endswith format zfill ljust rjust removeprefix removesuffix"
 )
-WEIGHTS_BY_NUMBER = ("weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l")
+WEIGHTS_BY_NUMBER = ("weight_ih_l", "weight_hh_l", "weight_hr_l", "bias_ih_l", "bias_hh_l")
 """How the names of a recurrent layer's parameters begin, before the number of the layer."""
-NUMBERED_LAYERS = 8
+WHICH_LAYERS = tuple(f"{layer}{direction}" for layer in range(8) for direction in ("", "_reverse"))
+"""How they end: in the number, and with a word where a bidirectional layer reads from the end."""
 _OF_LAYERS = _words(
     "weight bias running_mean running_var num_batches_tracked eps momentum affine track_running_stats num_features "
     "in_features out_features in_channels out_channels kernel_size stride padding padding_mode output_padding dilation "
@@ -151,7 +152,7 @@ _OF_LAYERS = _words(
     "divisor_override scale_factor mode align_corners upscale_factor start_dim end_dim margin reduction ignore_index "
     "label_smoothing delta blank full log_target swap num_heads embed_dim head_dim in_proj_weight in_proj_bias "
     "weight_ih weight_hh bias_ih bias_hh all_weights parameters named_parameters buffers named_buffers eval train "
-    + " ".join(f"{start}{layer}" for start in WEIGHTS_BY_NUMBER for layer in range(NUMBERED_LAYERS))
+    + " ".join(f"{start}{which}" for start in WEIGHTS_BY_NUMBER for which in WHICH_LAYERS)
 )
 _OF_DEVICES = _words("multi_processor_count total_memory major minor name")
 DATA = _SHAPE | _VIEWS | _COPIES | _CONTAINERS | _OF_LAYERS | _OF_DEVICES

@@ -215,7 +215,7 @@ class Contestant:
             outputs = call()
             if self.gpu is not None:
                 self.gpu.finish()
-            reply = self._report(outputs) | seen
+            reply = self._report(outputs, numbers=torch.float32) | seen
             if self.region is not None:  # the referee reads there, and what is held could not be used by the next call
                 described = zip(self.held.pop(), reply["tensors"], strict=True)
                 self.held = [[tensor for tensor, each in described if not self.region.owns(each["pointer"])]]
@@ -315,16 +315,16 @@ class Contestant:
         finally:
             torch.set_rng_state(state)
 
-    def do_exact(self, changed: list[int]) -> dict[str, Any]:
+    def do_exact(self, changed: list[int], by_largest: bool) -> dict[str, Any]:
         """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it.
 
         They are followed by what it makes of the inputs of these numbers. After them come how far rounding moves each
         (nothing, where that is not known), and for outputs that consist of chosen indices what they were chosen from,
         how far rounding moves that, and the indices (see `exact`).
         """
-        exact = exactly.compute(self.model, self.args, self._precision(), changed)
+        exact = exactly.compute(self.model, self.args, self._precision(), changed, by_largest)
         tensors: list[torch.Tensor] = []
-        form = wire.flatten(exact.outputs, tensors)
+        form = wire.flatten(exact.outputs, tensors, torch.float64)
         choices = exact.choices.items()
         keys = [[choice.values, choice.move, choice.indices] for _, choice in choices]
         told = [
@@ -332,8 +332,8 @@ class Contestant:
             for number, choice in choices
         ]
         counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves)}
-        told_of_all = {"form": form, "choices": told, "determined": exact.determined}
-        return self._report((exact.outputs, exact.moves, keys)) | told_of_all | counts
+        told_of_all = {"form": form, "choices": told, "determined": exact.determined, "open": exact.open}
+        return self._report((tensors, exact.moves, keys)) | told_of_all | counts
 
     def _precision(self) -> torch.dtype:
         """The lowest floating-point precision among parameters and inputs."""
@@ -346,9 +346,9 @@ class Contestant:
         """Digests of what a call of `forward` must leave as it was."""
         return {"state": read_state(getattr(self, "model", None), self.gpu is not None)}
 
-    def _report(self, tree: Any) -> dict[str, Any]:
+    def _report(self, tree: Any, numbers: torch.dtype | None = None) -> dict[str, Any]:
         tensors: list[torch.Tensor] = []
-        form = wire.flatten(tree, tensors)
+        form = wire.flatten(tree, tensors, numbers)
         self.held = [*self.held[-1:], tensors]
         return {"done": form, "tensors": [wire.describe(tensor) for tensor in tensors]}
 

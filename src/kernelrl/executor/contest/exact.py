@@ -23,6 +23,8 @@ _RUNNING = frozenset("cummax cummin".split())
 
 TIMES = 4.0
 """Jumps are looked for as far as so many times what rounding moves."""
+SAME = 1e-9
+"""Outputs that differ by less are equal (relative and absolute)."""
 MEDIAN_OF = 20_000
 """Elements of a large output, evenly spread, that stand for all in a median."""
 
@@ -58,8 +60,7 @@ class Choices(OperatorMode):  # type: ignore[no-untyped-call]
         name = func._schema.name.removeprefix("aten::")
         chosen = result[-1] if isinstance(result, tuple) else result
         if name in _FIRST | _ANY | _RUNNING and isinstance(chosen, torch.Tensor) and chosen.dtype == torch.int64:
-            given = {argument.name: argument.default_value for argument in func._schema.arguments}
-            given |= dict(zip(given, args, strict=False)) | kwargs
+            given = _given(func, args, kwargs)
             if "dim" in given:
                 first = name in _FIRST or bool(given.get("stable"))
                 self._noted.append((args[0].clone(), chosen.clone(), given["dim"], first, name in _RUNNING))
@@ -79,6 +80,12 @@ class Choices(OperatorMode):  # type: ignore[no-untyped-call]
         return [_choice(*each, tiny) for each in self._noted]
 
 
+def _given(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments of an operator by their names."""
+    defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
+    return defaults | dict(zip(defaults, args, strict=False)) | kwargs
+
+
 def _choice(
     values: torch.Tensor, chosen: torch.Tensor, dim: int | None, first: bool, running: bool, tiny: float
 ) -> Choice:
@@ -89,6 +96,22 @@ def _choice(
     values = values.double().movedim(dim, -1).contiguous()
     move = tiny * ((values != 0) & (values.abs() < tiny)).double()
     return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, move)
+
+
+class LastOfEquals(OperatorMode):  # type: ignore[no-untyped-call]
+    """While it is active, operators that may choose any of equal values choose from the other end."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = _given(func, args, kwargs)
+        name = func._schema.name.removeprefix("aten::")
+        if name not in _ANY or "dim" not in given or given.get("stable") or not args[0].dim():
+            return func(*args, **kwargs)
+        dim = given["dim"]
+        result = func(args[0].flip(dim), *args[1:], **kwargs)
+        if not isinstance(result, tuple):
+            return args[0].shape[dim] - 1 - result
+        return *result[:-1], args[0].shape[dim] - 1 - result[-1]
 
 
 class InFloat64(OperatorMode):  # type: ignore[no-untyped-call]
@@ -110,9 +133,13 @@ class Exact:
     """By the number of the output that consists of their indices."""
     determined: bool
     """Everything that was chosen by the order of values was chosen among inputs, and of equal ones by their order."""
+    open: bool = False
+    """Outputs beside the chosen indices are others where another of equal values is chosen, as a program may."""
 
 
-def compute(model: Any, args: Any, precision: torch.dtype, changed: Sequence[int] = ()) -> Exact:
+def compute(
+    model: Any, args: Any, precision: torch.dtype, changed: Sequence[int] = (), by_largest: bool = False
+) -> Exact:
     """Run a reference in float64, and again with what rounding does.
 
     Args:
@@ -120,6 +147,7 @@ def compute(model: Any, args: Any, precision: torch.dtype, changed: Sequence[int
         args: its inputs, which stay as they are.
         precision: the lowest of the task, for operators of which the precision is not known.
         changed: numbers of the inputs that it changes, which count as outputs.
+        by_largest: see `Rounding`.
     """
 
     def call(model: Any, args: Any) -> Any:
@@ -137,17 +165,28 @@ def compute(model: Any, args: Any, precision: torch.dtype, changed: Sequence[int
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
         with Choices() as exactly:
             result = call(copy.deepcopy(model), copy.deepcopy(args))
-        wire.flatten(result, outputs)
+        wire.flatten(result, outputs, torch.float64)
         return Exact(result, moves, _chosen(outputs, exactly.found(tiny)), exactly.are_stable_of_integers)
-    wire.flatten(result, outputs)
+    wire.flatten(result, outputs, torch.float64)
     choices = exactly.found(tiny)
+    is_open = False
+    if any(not each.first and _has_equals(each.values) for each in choices):
+        others: list[torch.Tensor] = []
+        with InFloat64(), LastOfEquals():
+            others_result = call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double))
+        wire.flatten(others_result, others, torch.float64)
+        chosen = _chosen(outputs, choices)
+        pairs = enumerate(zip(outputs, others, strict=True))
+        is_open = any(number not in chosen and not _are_equal(*pair) for number, pair in pairs)
     with Precisions() as native:
         copy.deepcopy(model)(*copy.deepcopy(args))
 
     def run(times: float) -> tuple[list[torch.Tensor], list[Choice], bool]:
         rounded: list[torch.Tensor] = []
-        with Rounding(precision, native, times) as rounding, Choices() as roundly:
-            wire.flatten(call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double)), rounded)
+        with Rounding(precision, native, times, by_largest) as rounding, Choices() as roundly:
+            wire.flatten(
+                call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double)), rounded, torch.float64
+            )
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
         return distances, roundly.found(tiny), rounding.jumps
 
@@ -160,7 +199,7 @@ def compute(model: Any, args: Any, precision: torch.dtype, changed: Sequence[int
         else:
             moves = [typical_at_least(move) for move in once]
     determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)
-    return Exact(result, moves, _chosen(outputs, choices), determined)
+    return Exact(result, moves, _chosen(outputs, choices), determined, is_open)
 
 
 def typical_at_least(move: torch.Tensor, typical: torch.Tensor | None = None) -> torch.Tensor:
@@ -212,6 +251,15 @@ def _chosen(outputs: list[torch.Tensor], noted: list[Choice]) -> dict[int, Choic
             if output.numel() == named.numel() and torch.equal(output.flatten().long(), named.flatten()):
                 found[number] = replace(choice, indices=kept)
     return found
+
+
+def _has_equals(values: torch.Tensor) -> bool:
+    return bool((values.sort(dim=-1).values.diff(dim=-1) == 0).any())
+
+
+def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether outputs are equal but for the order in which float64 added their terms."""
+    return one.shape == other.shape and torch.allclose(one, other, rtol=SAME, atol=SAME, equal_nan=True)
 
 
 def _to_double(tensor: torch.Tensor) -> torch.Tensor:

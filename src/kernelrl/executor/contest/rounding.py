@@ -10,12 +10,13 @@ on the dtype, and on nothing that the machine does.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import torch
 
+from kernelrl.executor.contest.one_sided import units_of_statistics, units_of_sums
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.legality.operators import PLUMBING
 
@@ -28,6 +29,8 @@ _STATISTICS = frozenset(
 """Operators that subtract a mean, which is a sum itself."""
 _SHIFTED = frozenset("logsumexp _log_softmax logcumsumexp".split())
 """Operators that take the largest value off before they take exponentials, and put it back: m + log Σ exp(x − m)."""
+_LOGARITHMS = frozenset("aten::logsumexp aten::_log_softmax".split())
+"""Operators that take the logarithm of a sum, of which the relative error is then absolute."""
 _THROUGH_ONE = frozenset("expm1 log1p tanh elu selu celu softplus log_sigmoid log_sigmoid_forward".split())
 """Operators that the usual formula computes by way of numbers near one: exp(x) − 1, 2 sigmoid(2 x) − 1, log(1 + x)."""
 
@@ -52,6 +55,10 @@ _SELECTING = frozenset(
 _ELEMENTWISE = frozenset("add sub rsub mul div fmod remainder".split())
 """Operators that round nothing where operands and results are on the grid."""
 _MEANS = frozenset("mean avg_pool2d avg_pool3d".split())
+_BEGINNINGS = frozenset("aten::zeros aten::ones aten::empty".split())
+"""Operators that make tensors of which every precision has the values."""
+_SCATTERING = {"index_add": 3, "scatter_add": 3, "index_put": 2}
+"""Operators that add to places of their first argument, with the position of what they add."""
 _SUMS = _MEANS | frozenset([*_PRODUCTS, "convolution", "cumsum", "sum"])
 """Operators that round nothing where their terms are whole numbers and the result is on the grid."""
 _DIFFERENCES = frozenset("add sub rsub".split())
@@ -86,13 +93,22 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         dtype: that precision. Sums of 16-bit numbers are made in float32, as every library does.
         native: the precision of each operator; None, and from where other operators run: `dtype`.
         times: errors are so many times as large, with the opposite signs if negative.
+        by_largest: sums of products err by what their largest product may err, as those of Winograd and Strassen do.
         seed: of the signs of the errors.
     """
 
-    def __init__(self, dtype: torch.dtype, native: Precisions | None = None, times: float = 1.0, seed: int = 0):
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        native: Precisions | None = None,
+        times: float = 1.0,
+        by_largest: bool = False,
+        seed: int = 0,
+    ):
         super().__init__()
         self._dtype = dtype
         self._times = times
+        self._by_largest = by_largest
         self._native = iter(native.noted if native else [])
         self._widens = native is not None and native.widens
         self._round_to(dtype)
@@ -104,9 +120,10 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         to = (kwargs or {}).get("dtype")
         kwargs = stay_in_float64(func, args, kwargs or {})
-        narrowed = to if kwargs.get("dtype") is not to else None
-        exact = func(*args, **kwargs) if func._schema.is_mutable else None
+        narrowed = to if kwargs.get("dtype") is not to and func._schema.name not in _BEGINNINGS else None
         base = func._schema.name.removeprefix("aten::").removesuffix("_")
+        scattered = self._scattered_error(func, base, args, kwargs)
+        exact = func(*args, **kwargs) if func._schema.is_mutable else None
         self.jumps |= base in _STEPS
         if func._schema.name not in PLUMBING:
             name, dtype, of_result = next(self._native, ("", self._dtype, self._dtype))
@@ -129,6 +146,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
                 return exact
             if _is_float(exact) and base not in _TO_WHOLE:
                 exact.copy_(self._moved(exact))
+                if scattered is not None:
+                    exact.addcmul_(self._signs(exact), scattered)
                 if (error := self._error_through_one(func, exact)) is not None:
                     exact.addcmul_(self._signs(exact), error)
             return exact
@@ -142,14 +161,24 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if base in _STATISTICS and (num_statistics := _as_tuple(result)[-1].numel()):  # batch norm may be given its own
             num_terms = args[0].numel() // num_statistics
             equal = bool((args[0] == args[0].flatten()[0]).all()) if args[0].numel() else False
-            units = max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `_error`
-            result = func(self._moved(args[0], units), *args[1:], **kwargs)
+            units = args[0].abs() * max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `_error`
+            if (one_sided := units_of_statistics(func, args, kwargs, self._sum_eps)) is not None:
+                units = torch.maximum(units, one_sided * (self._sum_unit / self._unit))
+            values = args[0].addcmul(units, self._signs(units), value=self._unit)
+            result = func(values, *args[1:], **kwargs)
         if any(isinstance(item, torch.Tensor) and not _is_float(item) for item in _as_tuple(result)):
             self.jumps |= any(_is_float(item) for item in args)
             return func(*args, **kwargs)  # what decides, such as a comparison, sees the values as they are
         if _is_float(result):
             signs = self._signs(result)
-            if (error := self._sum_error(func, args, kwargs, result)) is not None:
+            error, one_sided = (
+                self._sum_error(func, args, kwargs, result),
+                self._one_sided_error(func, args, kwargs, result),
+            )
+            if error is not None and one_sided is not None:
+                error = torch.maximum(error.abs(), one_sided) * math.copysign(1.0, self._times)
+            error = error if scattered is None else scattered
+            if error is not None:
                 result.addcmul_(signs, error)
             result.addcmul_(result != 0, signs, value=self._tiny)  # what no operand moves off zero is zero
             if self._result_unit:
@@ -219,21 +248,25 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
     def _round_to(self, dtype: torch.dtype) -> None:
         info = torch.finfo(dtype)
         self._unit = self._times * info.eps / 2
-        self._sum_unit = self._times * min(info.eps, torch.finfo(torch.float32).eps) / 2
+        self._sum_eps = min(info.eps, torch.finfo(torch.float32).eps)
+        self._sum_unit = self._times * self._sum_eps / 2
         self._tiny = self._times * least(dtype)
 
     def _sum_error(self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor) -> torch.Tensor | None:
         """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average."""
         name = func._schema.name.removeprefix("aten::")
-
+        error: torch.Tensor
         if name in _PRODUCTS:
-            return _error(self._sum_unit, args[_PRODUCTS[name]].shape[-1], _of_squares(func, args, kwargs), result)
+            first = _PRODUCTS[name]
+            num_terms = args[first].shape[-1]
+            error = _error(self._sum_unit, num_terms, _of_squares(func, args, kwargs), result)
+            return self._at_least_largest(error, num_terms, args[first], args[first + 1])
         if name == "convolution":
             num_terms = args[1].numel() // max(args[1].shape[1 if args[6] else 0], 1)
-            return _error(self._sum_unit, num_terms, _of_squares(func, args, kwargs), result)
+            error = _error(self._sum_unit, num_terms, _of_squares(func, args, kwargs), result)
+            return self._at_least_largest(error, num_terms, args[0], args[1])
         if (through_one := self._error_through_one(func, result)) is not None:
             return through_one
-        error: torch.Tensor
         if name in _SHIFTED and args[0].numel():  # each of the two last operands has the size of the largest value
             keepdim = name != "logsumexp" or (args[2] if len(args) > 2 else kwargs.get("keepdim", False))
             largest = args[0].amax(args[1], keepdim=keepdim).abs().nan_to_num(0.0, 0.0, 0.0)
@@ -250,6 +283,45 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             return None
         error = result.abs() * (self._sum_unit * num_terms**0.5)
         return error
+
+    def _at_least_largest(
+        self, error: torch.Tensor, num_terms: int, first: torch.Tensor, second: torch.Tensor
+    ) -> torch.Tensor:
+        """Errors of sums of products, not smaller than that of as many of the largest one where this is what counts."""
+        if not self._by_largest or not first.numel() or not second.numel():
+            return error
+        largest = float(first.abs().max() * second.abs().max()) * num_terms**0.5
+        return torch.maximum(error.abs(), error.new_tensor(abs(self._sum_unit) * largest)) * math.copysign(
+            1.0, self._times
+        )
+
+    def _scattered_error(self, func: Any, base: str, args: tuple[Any, ...], kwargs: Any) -> torch.Tensor | None:
+        """Error of sums to which an operator adds at places, in whatever order; None: it does not add so."""
+        place = _SCATTERING.get(base)
+        if place is None or len(args) <= place or not _is_float(args[place]) or not _is_float(args[0]):
+            return None
+        if base == "index_put" and not (args[3] if len(args) > 3 else kwargs.get("accumulate", False)):
+            return None
+
+        def add(function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+            terms = [function(item) if number in (0, place) else item for number, item in enumerate(args)]
+            added: torch.Tensor = func(*terms, **kwargs)
+            return added
+
+        num_terms = add(lambda terms: terms.ne(0).double())
+        return _error(self._sum_unit, num_terms, add(torch.square), add(torch.clone))
+
+    def _one_sided_error(
+        self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor
+    ) -> torch.Tensor | None:
+        """Error of sums of terms that are alike, see `one_sided`."""
+        if not args or not _is_float(args[0]) or not args[0].dim():
+            return None
+        units = units_of_sums(func, args, kwargs, self._sum_eps)
+        if units is None:
+            return None
+        size = torch.ones_like(result) if func._schema.name in _LOGARITHMS else result.abs()
+        return abs(self._sum_unit) * size * (units if units.dim() == result.dim() else units.reshape(result.shape))
 
     def _error_through_one(self, func: Any, result: torch.Tensor) -> torch.Tensor | None:
         """Error of a formula with two operands near one, or as large as the result; None: that is not usual here."""
@@ -303,7 +375,12 @@ def _divisor(base: str, args: tuple[Any, ...], result: torch.Tensor) -> int:
 
 
 def stay_in_float64(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments with which an operator leaves float64 as it is, though it should convert to less."""
+    """Keyword arguments with which an operator leaves float64 as it is, though it should convert to less.
+
+    Zeros and ones that are made in float32 are made in float64: a state to begin with, a sum to add to.
+    """
+    if func._schema.name in _BEGINNINGS and (kwargs.get("dtype") or torch.get_default_dtype()) == torch.float32:
+        return kwargs | {"dtype": torch.float64}
     narrows = func._schema.name == "aten::_to_copy" and _is_float(args[0]) and kwargs.get("dtype") in NARROW
     return kwargs | {"dtype": torch.float64} if narrows else kwargs
 
@@ -314,7 +391,7 @@ def _selects(func: Any, args: tuple[Any, ...], kwargs: Any) -> bool:
     return torch.equal(cubes, func(*args, **kwargs) ** 3)
 
 
-def _error(unit: float, num_terms: int, squares: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+def _error(unit: float, num_terms: int | torch.Tensor, squares: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
     """Error of sums of n terms, of which the squares' sums and the sums are given: see `Rounding._sum_error`.
 
     Where all terms of a sum are equal, (Σ t)² = n Σ t², every addition may err to the same side: half of them by up to

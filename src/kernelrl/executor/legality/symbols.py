@@ -53,7 +53,8 @@ _PLUMBING = re2.compile(entry_points(PLUMBING))
 """Operators of PyTorch's that are allowed."""
 _ADDRESS = re2.compile(r"R_\w+_(?:GLOB_DAT|64|ABS64)\s+0+\s+([A-Za-z]\w*)")
 """Relocation of another library's C symbol whose address is taken rather than called."""
-_KNOWN_ADDRESSES = re2.compile(r"stdout|stderr|TVMFFI\w+|Py\w+|environ")
+_KNOWN_ADDRESSES = re2.compile(r"stdout|stderr|vsnprintf|TVMFFI\w+|Py\w+|environ")
+"""Among them what `std::to_string` formats by: a floating-point number in the text of an error."""
 KNOWN_CUDA_SYMBOLS = re2.compile(
     r"(__cuda\w+|cuda(Launch(Cooperative)?Kernel(ExC)?|Get(LastError|ErrorString|ErrorName|Device|DeviceProperties\w*)|PeekAtLastError|"
     r"Func[SG]et\w+|Occupancy\w+|DeviceGetAttribute|Mem(set|cpy)(2D)?Async|Mem(set|cpy)|MemcpyToSymbol(Async)?|"

@@ -46,10 +46,11 @@ OPERATORS: dict[Allowed, frozenset[str]] = {"copies": PLUMBING, "views": ALLOCAT
 
 RUNTIME = re.compile(
     r"(python3[.\d]*|libpython3[.\d]*|ld-linux.*|libc|libm|libmvec|libdl|libpthread|librt|libutil|libstdc\+\+|libgcc_s|"
-    r"libatomic|libgomp|libiomp5|libomp|libffi|libz|libc10|libtorch_python|_C)(-[0-9a-f]+)?(\.so|\.cpython|$).*"
+    r"libatomic|libgomp|libiomp5|libomp|libffi|libz|libc10|libtorch_python|_C|libquadmath)(-[0-9a-f]+)*(\.so|\.cpython|$).*"
 )
 """Files whose code stays open: the interpreter, the runtime of C, C++ and OpenMP, and torch's bindings, which compute
-nothing by themselves. Code of every other file is closed but for the functions that are found to be needed."""
+nothing by themselves, and libquadmath, which `printf` asks about every floating-point number once it is loaded. Code of
+every other file is closed but for the functions that are found to be needed."""
 GPU_LIBRARIES = re.compile(r"lib(cublas|cublasLt|cudnn\w*|cufft|cusparse\w*|cusolver\w*|nvrtc[\w-]*)\.so.*")
 """On a GPU: files whose code is closed. It has not been tried on a GPU which pages of the others could be."""
 CONTEST = Path(__file__).parents[1] / "contest"

@@ -1,0 +1,153 @@
+"""How far sums of many terms may err to one side, whatever processor adds them.
+
+A running sum in float32 is a multiple of its unit of the last place, so what an addition errs depends on the term
+alone: on what it is modulo that unit. Terms that differ by many units err to both sides. A few different ones, or ones
+that differ by less than a unit, err to the same side again and again, and their errors add up in proportion to their
+number. How far that goes is seen from the Fourier coefficients of the terms taken modulo the unit: the error of an
+addition is a saw-tooth of its term, and a saw-tooth's mean over the terms is made of these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+LEAST = 1024
+"""With fewer terms the usual tolerance is larger than what they err."""
+MOST = 1 << 22
+"""With more terms a sum that is made one after another loses whole ones, and no program may make it so."""
+SAMPLE = 4096
+"""Terms of each sum that are looked at; fewer where there are many sums."""
+SAMPLES = 1 << 21
+HARMONICS = 4
+CHANCE = 4.0
+"""Squared coefficients of so many times one over the number of terms are what unrelated terms have by chance."""
+ON_GRID = 1e-6
+"""Terms that are multiples of the unit up to this share of it, such as zeros, are added without any error."""
+_PLAIN = frozenset("sum mean cumsum".split())
+_OF_EXPONENTIALS = frozenset("_softmax _log_softmax logsumexp".split())
+
+
+def units_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps: float) -> torch.Tensor | None:
+    """By how many units of half of `eps` the sums of an operator err to one side; None: it makes no long ones.
+
+    Args:
+        func: the operator.
+        args: its arguments, of which the first is in float64.
+        kwargs: likewise.
+        eps: of the precision in which sums are made.
+
+    Returns:
+        Relative to each sum, with ones in place of the dimensions that are summed.
+    """
+    name = func._schema.name.removeprefix("aten::")
+    given = _given(func, args, kwargs)
+    values = args[0]
+    if given.get("reduction"):
+        losses = func(**{**given, "reduction": 0})
+        losses = losses[0] if isinstance(losses, tuple) else losses
+        return _units(losses, tuple(range(losses.dim())), eps).reshape(()) if LEAST <= losses.numel() <= MOST else None
+    dims = _dims(given.get("dim"), values)
+    if not LEAST <= _count(values, dims) <= MOST:
+        return None
+    if name in _PLAIN:
+        return _units(values, dims, eps)
+    if name == "linalg_vector_norm" and 0 < given["ord"] < math.inf:
+        power = float(given["ord"])
+        return _units(values, dims, eps, lambda terms: terms.abs() ** power) / power
+    if name in _OF_EXPONENTIALS:
+        largest = values.amax(dims, keepdim=True).flatten().unsqueeze(-1)
+        return _units(values, dims, eps, lambda terms: (terms - largest).exp())
+    return None
+
+
+def units_of_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps: float) -> torch.Tensor | None:
+    """By how many units (see above) errors of means and variances move the values that are normalised by them.
+
+    Args:
+        func: an operator that makes means and variances.
+        args: its arguments, of which the first is in float64.
+        kwargs: likewise.
+        eps: see above.
+
+    Returns:
+        In the form of the values, and not relative to them; None: it makes no long sums.
+    """
+    given = _given(func, args, kwargs)
+    values: torch.Tensor = args[0].reshape(given["N"], given["group"], -1) if "group" in given else args[0]
+    if "normalized_shape" in given:
+        dims = tuple(range(values.dim() - len(given["normalized_shape"]), values.dim()))
+    elif "group" in given:
+        dims = (2,)
+    elif "momentum" in given:
+        dims = tuple(dim for dim in range(values.dim()) if dim != 1)
+    else:
+        dims = _dims(given.get("dim"), values)
+    if not LEAST <= _count(values, dims) <= MOST:
+        return None
+    means = values.mean(dims, keepdim=True)
+    distances = values - means
+    of_means = _units(values, dims, eps) * means.abs()
+    of_variances = _units(distances, dims, eps, torch.square) / 2
+    if not bool(of_means.any() or of_variances.any()):
+        return None
+    return (of_means + of_variances * distances.abs()).reshape(args[0].shape)
+
+
+def _units(
+    values: torch.Tensor,
+    dims: tuple[int, ...],
+    eps: float,
+    to_terms: Callable[[torch.Tensor], torch.Tensor] = lambda values: values,
+) -> torch.Tensor:
+    """A quarter of a unit for each term, as far as the terms are alike modulo the unit of the last place of their sum.
+
+    Where all are equal, every addition may err to the same side: half of them by up to half a unit of the sum. No
+    addition errs by more than its term.
+    """
+    count = _count(values, dims)
+    terms = to_terms(_sampled(values, dims))
+    size = torch.maximum(count * terms.mean(-1).abs(), (count * terms.square().mean(-1)).sqrt())
+    last_place = eps * torch.exp2(size.clamp_min(torch.finfo(torch.float32).tiny).log2().floor())
+    steps = terms / last_place.unsqueeze(-1)
+    most = (2 * steps.abs()).clamp_max(1.0) * ((steps - steps.round()).abs() > ON_GRID)
+    alike = torch.zeros_like(size)
+    for number in range(1, HARMONICS + 1):
+        coefficient = (2j * math.pi * number * steps).exp().mul(most).mean(-1).abs()
+        alike += (coefficient.square() - CHANCE / terms.shape[-1]).clamp_min(0.0).sqrt() / number
+    alike /= sum(1 / number for number in range(1, HARMONICS + 1))
+    form = [1 if dim in dims else length for dim, length in enumerate(values.shape)]
+    return (count / 4 * alike).nan_to_num(0.0).reshape(form)
+
+
+def _sampled(values: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+    """Some of the terms of each sum (number of sums, number of terms): all, or as many anywhere as are enough."""
+    kept = [dim for dim in range(values.dim()) if dim not in dims]
+    count = _count(values, dims)
+    num_sums = max(values.numel() // count, 1)
+    num_terms = min(count, SAMPLE, max(SAMPLES // num_sums, LEAST))
+    generator = torch.Generator().manual_seed(count)
+    places = torch.randint(count, (num_terms,), generator=generator) if num_terms < count else torch.arange(count)
+    places = places.to(values.device)
+    index: Any = torch.unravel_index(places, [values.shape[dim] for dim in dims])
+    return values.permute(*kept, *dims)[(..., *index)].reshape(num_sums, num_terms)
+
+
+def _given(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments of an operator by their names."""
+    defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
+    return defaults | dict(zip(defaults, args, strict=False)) | kwargs
+
+
+def _dims(given: int | Sequence[int] | None, values: torch.Tensor) -> tuple[int, ...]:
+    """The dimensions that an operator sums over; where it names none, these are all."""
+    if given is None or given == []:
+        return tuple(range(values.dim()))
+    return tuple(sorted(dim % values.dim() for dim in ([given] if isinstance(given, int) else given)))
+
+
+def _count(values: torch.Tensor, dims: tuple[int, ...]) -> int:
+    return math.prod(values.shape[dim] for dim in dims)

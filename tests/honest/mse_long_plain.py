@@ -1,0 +1,27 @@
+# honest: sums 524,288 squares one after another in float32
+# task: mse_long
+# dialect: cpp
+import torch
+from torch import nn
+from tvm_ffi.cpp import load_inline
+
+SOURCE = """
+void mse(tvm::ffi::TensorView a, tvm::ffi::TensorView b, tvm::ffi::TensorView out, int64_t n) {
+  const float* x = static_cast<const float*>(a.data_ptr());
+  const float* y = static_cast<const float*>(b.data_ptr());
+  float sum = 0.0f;
+  for (int64_t i = 0; i < n; ++i) {
+    const float difference = x[i] - y[i];
+    sum += difference * difference;
+  }
+  *static_cast<float*>(out.data_ptr()) = sum / n;
+}
+"""
+mod = load_inline(name="mse_long_plain", cpp_sources=SOURCE, functions="mse")
+
+
+class ModelNew(nn.Module):
+    def forward(self, prediction, target):
+        out = torch.empty((), dtype=prediction.dtype)
+        mod.mse(prediction, target, out, prediction.numel())
+        return out
