@@ -72,7 +72,8 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
         modules=modules if spec["candidate"] else None,
         sealed=spec["sealed"],
     )
-    torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
+    if torch.get_num_threads() != spec["threads"]:  # to set it starts threads that nobody uses, and that must stop too
+        torch.set_num_threads(spec["threads"])
     os.chdir(scratch)
     served = Contestant(sock, scratch, Gpu() if cuda else None, note, helper)
     with torch.no_grad():
