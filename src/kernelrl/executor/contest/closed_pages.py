@@ -40,9 +40,9 @@ PARALLEL = 200
 
 
 class Helper:
-    """The compiled `closed_pages.c`, loaded into this process."""
+    """The compiled `closed_pages.c`, loaded into this process; without a path there is none, and nothing to call."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str | None):
         self._library = ctypes.CDLL(path)
 
     def close(self, ranges: list[list[int]], path: str = "", parts: list[list[int]] | None = None) -> int:

@@ -34,9 +34,7 @@ if __name__ == "__main__":
     gc.disable()  # it would look at what is imported again and again, and all of that stays
 
 from kernelrl.executor import wire  # noqa: E402
-from kernelrl.executor.contest.operator_record import OperatorRecord  # noqa: E402
-from kernelrl.executor.contest.starting import become_contestant  # noqa: E402
-from kernelrl.executor.processes.note import Note  # noqa: E402
+from kernelrl.executor.contest.starting import become_contestant, rehearse  # noqa: E402
 
 COLLAPSE_AT = 16
 """The fork before which this process's memory is put into huge pages.
@@ -44,6 +42,8 @@ COLLAPSE_AT = 16
 A fork copies the table of every page and an exit drops it; with one entry for 512 of them both take half the time. But
 it takes a third of a second, too long for an executor that judges a candidate or two.
 """
+REHEARSALS = 10
+"""Python adapts its code to what it meets, after eight runs at the latest: a fork that does so copies each page."""
 RUNTIME_OF_MODULES = ("libgomp.so.1", "libmvec.so.1", "libatomic.so.1")
 """Libraries that compiled modules need; a candidate's process cannot load any that is not loaded already."""
 OF_A_PROGRAM = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH")
@@ -105,8 +105,8 @@ def _warm_up() -> None:
         programs.install(in_any_order=lambda: os.urandom(1)[0] % 2 == 0)
     system_paths(), clock_pages()  # found once for all that are forked
     torch.backends.cpu.get_cpu_capability()  # found in files that a candidate does not see
-    with OperatorRecord(Note()):  # so does this one's
-        torch.empty(1).view(1)
+    for _ in range(REHEARSALS):
+        rehearse()
     for library in RUNTIME_OF_MODULES:
         with contextlib.suppress(OSError):  # it is not on every machine
             ctypes.CDLL(library)

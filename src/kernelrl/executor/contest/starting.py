@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 
+from kernelrl import dialects
 from kernelrl.executor import wire
 from kernelrl.executor.confinement.sandbox import Limits, clock_pages, confine, tie_to_parent
 from kernelrl.executor.contest.closed_pages import Helper
@@ -19,6 +21,7 @@ from kernelrl.executor.contest.contestant import Contestant
 from kernelrl.executor.contest.descriptors import keep_only
 from kernelrl.executor.contest.gpu import Gpu
 from kernelrl.executor.contest.state import read_settings
+from kernelrl.executor.legality.reading import read
 from kernelrl.executor.processes.note import Note
 
 FOLDERS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")
@@ -69,7 +72,8 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
         modules=modules if spec["candidate"] else None,
         sealed=spec["sealed"],
     )
-    torch.set_num_threads(spec["threads"])  # may start threads, which must be confined too
+    if torch.get_num_threads() != spec["threads"]:  # to set it starts threads that nobody uses, and that must stop too
+        torch.set_num_threads(spec["threads"])
     os.chdir(scratch)
     served = Contestant(sock, scratch, Gpu() if cuda else None, note, helper)
     with torch.no_grad():
@@ -82,6 +86,14 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
             helper.report_faults(note.address, clock_pages(), libraries_compute=not spec["sealed"])
         wire.send(sock, {"ready": layers, "settings": read_settings()})
         served.serve()
+
+
+def rehearse() -> None:
+    """Do in this process, which is to be forked, what each fork does first: what is cached here is cached there."""
+    with torch.no_grad(), socket.socket() as nobody, contextlib.closing(Note()) as note:
+        Contestant(nobody, Path(), None, note, Helper(None)).rehearse()
+    for name in dialects.names():
+        read(dialects.get(name).example, name, static_rules=True)
 
 
 def _prepare_interpreter() -> None:

@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -33,7 +32,7 @@ from kernelrl.executor.processes.foreign_memory import read_memory
 from kernelrl.executor.processes.forking import ForkServer, explain_status
 from kernelrl.executor.processes.note import Note
 from kernelrl.executor.processes.patience import OutOfPatience, Patience, never_paused
-from kernelrl.executor.processes.standing import ENDED, STOPPED, StillRuns, cpu_s, stands, wait_until_it_stands
+from kernelrl.executor.processes.standing import ENDED, STOPPED, StillRuns, Threads, cpu_s, wait_until_it_stands
 from kernelrl.executor.quota import num_cores
 
 Needs = Literal["nothing", "operators", "library", "sanitizer", "jit", "compiler"]
@@ -94,6 +93,7 @@ class Process:
             os.close(log)
         self._pidfd = os.pidfd_open(self.pid)
         self._stat = os.open(f"/proc/{self.pid}/stat", os.O_RDONLY)
+        self._threads = Threads(self.pid)
         self._frozen = False
         self._ending: int | None = None  # its wait status, once that was asked for
         try:
@@ -104,6 +104,7 @@ class Process:
             raise InfrastructureError(f"a contestant's process did not start: {reason}") from None
         self.layers: list[str] = message["ready"]
         self.settings: dict[str, str] = message["settings"]
+        self._threads = Threads(self.pid, start_others="seccomp" not in self.layers or spec["may_exec"])
         self.freeze()
 
     def __enter__(self) -> Process:
@@ -128,6 +129,7 @@ class Process:
         self.sock.close()
         _ended(self._pidfd, 10)
         os.close(self._stat)
+        self._threads.close()
         os.close(self._pidfd)
         self._pidfd = -1
         if self._ending is None:
@@ -247,7 +249,7 @@ class Process:
             stood = time.perf_counter()
             if self._num_threads > 1:
                 computed = cpu_s(self.pid)
-                wait_until_it_stands(self.pid, partial(stands, self.pid))
+                wait_until_it_stands(self.pid, self._threads.stand)
                 if cpu_s(self.pid) - computed > STOPPING_A_THREAD_S * min(self._num_threads, num_cores()):
                     stood = time.perf_counter()
         except StillRuns as error:
