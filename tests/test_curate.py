@@ -530,7 +530,7 @@ def test_a_slow_disk_is_not_waited_for_once_for_each_kernel(tmp_path, monkeypatc
     monkeypatch.setattr(Ledger, "append", append)
     verifier = Verifier(Judge(), Ledger(tmp_path), "short", workers=1)
     assert sum(1 for _ in verifier.verify(ECHOED, [(Echo(), "cpp")], None, "")) == 24
-    assert sum(written) == len(list(Ledger(tmp_path))) == 24 and AHEAD in (written[0], sum(written[:2]))
+    assert sum(written) == len(list(Ledger(tmp_path))) == 24 and sum(written[:2]) >= AHEAD
 
 
 def test_several_teachers_and_dialects_are_asked_task_by_task():
