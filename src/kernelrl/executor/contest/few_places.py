@@ -13,8 +13,8 @@ from kernelrl.executor.contest.distributions import Variation, another, ascends,
 
 MOST = 3
 """Number of places that differ, at most; a whole row counts as one."""
-LATE = 0.75
-"""Share of the places that are in the last quarter for certain. The others are anywhere."""
+LATE = 0.8
+"""Share of the draws whose places are all in the last quarter. In the others they are anywhere."""
 
 
 def vary_few(way: Variation, drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -45,9 +45,9 @@ def vary_few(way: Variation, drawn: torch.Tensor, generator: torch.Generator) ->
 
 
 def _places(size: int, count: int, generator: torch.Generator) -> Iterator[int]:
+    late = float(torch.rand((), generator=generator)) < LATE
+    first = size * 3 // 4 if late else 0
     for _ in range(count):
-        late = float(torch.rand((), generator=generator)) < LATE
-        first = size * 3 // 4 if late else 0
         yield int(torch.randint(first, size, (), generator=generator))
 
 
