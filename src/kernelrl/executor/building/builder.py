@@ -173,7 +173,8 @@ class Builder:
         tuning += checks.FLAGS[self._check] if self._check else ()
         for header in self._headers.of(unit, tuning):
             text = f'#include "{header}"\n#line 1 "kernel.cpp"\n{source}'
-            made = self._compile_text("main.cpp", text, command, link, work)
+            nearer = [command[0], f"-I{header.parent}", *command[1:]]
+            made = self._compile_text("main.cpp", text, nearer, link, work)
             if made.ok or not made.final or made.out_of_time:
                 break
         return made

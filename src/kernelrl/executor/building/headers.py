@@ -26,10 +26,16 @@ TUNING = ("-ffast-math", "-mrecip=none")
 HEADER_FILE_BYTES = 1 << 30
 HEADER_CPU_S = 600.0
 """CPU time for precompiling a header, which is trusted text (in seconds)."""
-LIGHT = {"tvm_ffi": Path(__file__).with_name("tensor_view.h").read_text(encoding="utf-8")}
+LIGHT = {
+    loader: Path(__file__).with_name(name).read_text(encoding="utf-8")
+    for loader, name in {"tvm_ffi": "tensor_view.h", "torch": "torch_tensors.h"}.items()
+}
 """By loader: what of it is enough for nearly all texts; what does not compile with that is compiled with all of it."""
-OFTEN_INCLUDED = re2.compile(r"(?m)^#include <(cmath|immintrin\.h|omp\.h)>\s*$")
-"""Headers that are precompiled together with the light one where a text includes them."""
+REPLACED = {"tvm_ffi": (), "torch": ("torch/extension.h", "torch/torch.h")}
+"""By loader: headers that are empty beside the light one, which stands for them."""
+OFTEN_INCLUDED = {"tvm_ffi": re2.compile(r"(?m)^#include <(cmath|immintrin\.h|omp\.h)>\s*$")}
+"""By loader: headers that are precompiled together with the light one where a text includes them. (A precompiled header
+of torch's has half a gigabyte.)"""
 SUPPORT = {"tvm_ffi": Path(__file__).with_name("binding.cpp").read_text(encoding="utf-8")}
 """By loader: what is linked to every module."""
 
@@ -52,16 +58,20 @@ class Headers:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def of(self, unit: dict[str, Any], tuning: tuple[str, ...]) -> Iterator[Path]:
-        """Headers to compile a text with, one after the other until it compiles. Each has a precompiled twin."""
+        """Headers to compile a text with, one after the other until it compiles. Each has a precompiled twin.
+
+        The compiler is to look for further headers in their folder first.
+        """
         loader = unit["loader"]
-        if loader in LIGHT:
-            often = sorted(set(OFTEN_INCLUDED.findall(text_of(unit))))
-            yield self._header(loader, LIGHT[loader] + "".join(f"#include <{name}>\n" for name in often), tuning)
+        often = sorted(set(OFTEN_INCLUDED[loader].findall(text_of(unit)))) if loader in OFTEN_INCLUDED else []
+        light = LIGHT[loader] + "".join(f"#include <{name}>\n" for name in often)
+        yield self._header(loader, light, tuning, REPLACED[loader])
         yield self._header(loader, HEADERS[loader], tuning)
 
-    def _header(self, loader: str, text: str, tuning: tuple[str, ...] = ()) -> Path:
+    def _header(self, loader: str, text: str, tuning: tuple[str, ...] = (), replaced: tuple[str, ...] = ()) -> Path:
         arguments = [*tuning, "-x", "c++-header", "loader.h", "-o", "loader.h.gch"]
-        return self._prepare(loader, {"loader.h": text}, arguments) / "loader.h"
+        texts = {"loader.h": text} | dict.fromkeys(replaced, "")
+        return self._prepare(loader, texts, arguments) / "loader.h"
 
     def support(self, loader: str) -> list[str]:
         """What is linked to every module of a loader."""
@@ -88,6 +98,7 @@ class Headers:
                     work = Path(name) / "headers"
                     work.mkdir()
                     for file, text in texts.items():
+                        (work / file).parent.mkdir(exist_ok=True)
                         (work / file).write_text(text, encoding="utf-8")
                     command = ["g++", *BASE_FLAGS, *includes(loader), *arguments]
                     made = self._compilers.run(

@@ -36,8 +36,9 @@ from kernelrl.executor.api import (
 from kernelrl.executor.quota import num_workers
 from kernelrl.verdict import Verdict
 
-MALLOC = {"MALLOC_ARENA_MAX": "1"}
-"""One heap for all threads of the service, which make tensors of every size: many heaps would keep what is freed."""
+MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(128 << 20)}
+"""One heap for all threads of the service, which make tensors of every size: many heaps would keep what is freed. Of
+this one 128 MiB at the most: each tensor of the next judgement would have to touch its pages anew."""
 
 
 @dataclass
