@@ -1,4 +1,4 @@
-# honest: sums each node's messages in an order of its own, and multiplies after summing
+# honest: sums each node's messages in an order of its own
 # task: graph_convolution
 # dialect: cpp
 import torch
@@ -20,16 +20,20 @@ void graph_convolution(tvm::ffi::TensorView x, tvm::ffi::TensorView weight, tvm:
   for (int64_t n = 0; n < nodes; ++n) start[n + 1] += start[n];
   std::vector<int64_t> next(start.begin(), start.end() - 1);
   for (int64_t e = edges - 1; e >= 0; --e) order[next[to[e]]++] = from[e];
+  std::vector<float> messages(nodes * features);
   #pragma omp parallel for
-  for (int64_t n = 0; n < nodes; ++n) {
-    std::vector<float> sum(features, 0.0f);
-    for (int64_t k = start[n]; k < start[n + 1]; ++k)
-      for (int64_t f = 0; f < features; ++f) sum[f] += in[order[k] * features + f];
+  for (int64_t n = 0; n < nodes; ++n)
     for (int64_t g = 0; g < features; ++g) {
       float total = 0.0f;
-      for (int64_t f = 0; f < features; ++f) total += sum[f] * w[g * features + f];
-      o[n * features + g] = total;
+      for (int64_t f = 0; f < features; ++f) total += in[n * features + f] * w[g * features + f];
+      messages[n * features + g] = total;
     }
+  #pragma omp parallel for
+  for (int64_t n = 0; n < nodes; ++n) {
+    float* sum = o + n * features;
+    for (int64_t f = 0; f < features; ++f) sum[f] = 0.0f;
+    for (int64_t k = start[n]; k < start[n + 1]; ++k)
+      for (int64_t f = 0; f < features; ++f) sum[f] += messages[order[k] * features + f];
   }
 }
 """

@@ -19,14 +19,16 @@ LEAST = 1024
 """With fewer terms the usual tolerance is larger than what they err."""
 MOST = 1 << 22
 """With more terms a sum that is made one after another loses whole ones, and no program may make it so."""
-SAMPLE = 4096
-"""Terms of each sum that are looked at; fewer where there are many sums."""
-SAMPLES = 1 << 21
+SAMPLES = 1 << 19
+"""Terms that are looked at, of all sums together; of each there are at least `LEAST`."""
+SOME_PRODUCTS = 64
+"""Elements of a product of matrices that are looked at."""
 HARMONICS = 4
-CHANCE = 4.0
-"""Squared coefficients of so many times one over the number of terms are what unrelated terms have by chance."""
+CHANCE = 16.0
+"""Squared coefficients of unrelated terms are hardly ever larger than so many times one over the number of terms."""
 ON_GRID = 1e-6
 """Terms that are multiples of the unit up to this share of it, such as zeros, are added without any error."""
+_PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
 _PLAIN = frozenset("sum mean cumsum".split())
 _OF_EXPONENTIALS = frozenset("_softmax _log_softmax logsumexp".split())
 
@@ -41,9 +43,11 @@ def units_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps:
         eps: of the precision in which sums are made.
 
     Returns:
-        Relative to each sum, with ones in place of the dimensions that are summed.
+        Relative to each sum, with ones in place of the dimensions that are summed; of products, one number for all.
     """
     name = func._schema.name.removeprefix("aten::")
+    if (place := _PRODUCTS.get(name)) is not None:
+        return _units_of_products(args[place], args[place + 1], eps)
     given = _given(func, args, kwargs)
     values = args[0]
     if given.get("reduction"):
@@ -103,13 +107,39 @@ def _units(
     eps: float,
     to_terms: Callable[[torch.Tensor], torch.Tensor] = lambda values: values,
 ) -> torch.Tensor:
+    """See `_units_of_terms`; with ones in place of the dimensions that are summed."""
+    units = _units_of_terms(to_terms(_sampled(values, dims)), _count(values, dims), eps)
+    return units.reshape([1 if dim in dims else length for dim, length in enumerate(values.shape)])
+
+
+def _units_of_products(first: torch.Tensor, second: torch.Tensor, eps: float) -> torch.Tensor | None:
+    """What some elements of a product of matrices or vectors have in the middle."""
+    count = first.shape[-1]
+    if not LEAST <= count <= MOST or not first.numel() or not second.numel():
+        return None
+    first = first.reshape(-1, 1 if first.dim() == 1 else first.shape[-2], count)
+    second = second.reshape(-1, count, 1 if second.dim() == 1 else second.shape[-1])
+    generator = torch.Generator().manual_seed(count)
+
+    def choose(length: int, number: int) -> torch.Tensor:
+        return torch.randint(length, (number,), generator=generator).to(first.device)
+
+    batch, row, column = (choose(length, SOME_PRODUCTS)[:, None] for length in (*first.shape[:2], second.shape[2]))
+    inner = choose(count, min(count, SAMPLES // SOME_PRODUCTS))
+    return _units_of_terms(first[batch, row, inner] * second[batch, inner, column], count, eps).median()
+
+
+def _units_of_terms(terms: torch.Tensor, count: int, eps: float) -> torch.Tensor:
     """A quarter of a unit for each term, as far as the terms are alike modulo the unit of the last place of their sum.
 
     Where all are equal, every addition may err to the same side: half of them by up to half a unit of the sum. No
     addition errs by more than its term.
+
+    Args:
+        terms: some of each sum's (number of sums, number of terms).
+        count: how many each has.
+        eps: of the precision in which they are added.
     """
-    count = _count(values, dims)
-    terms = to_terms(_sampled(values, dims))
     size = torch.maximum(count * terms.mean(-1).abs(), (count * terms.square().mean(-1)).sqrt())
     last_place = eps * torch.exp2(size.clamp_min(torch.finfo(torch.float32).tiny).log2().floor())
     steps = terms / last_place.unsqueeze(-1)
@@ -119,8 +149,7 @@ def _units(
         coefficient = (2j * math.pi * number * steps).exp().mul(most).mean(-1).abs()
         alike += (coefficient.square() - CHANCE / terms.shape[-1]).clamp_min(0.0).sqrt() / number
     alike /= sum(1 / number for number in range(1, HARMONICS + 1))
-    form = [1 if dim in dims else length for dim, length in enumerate(values.shape)]
-    return (count / 4 * alike).nan_to_num(0.0).reshape(form)
+    return (count / 4 * alike).nan_to_num(0.0)
 
 
 def _sampled(values: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
@@ -128,7 +157,7 @@ def _sampled(values: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
     kept = [dim for dim in range(values.dim()) if dim not in dims]
     count = _count(values, dims)
     num_sums = max(values.numel() // count, 1)
-    num_terms = min(count, SAMPLE, max(SAMPLES // num_sums, LEAST))
+    num_terms = min(count, max(SAMPLES // num_sums, LEAST))
     generator = torch.Generator().manual_seed(count)
     places = torch.randint(count, (num_terms,), generator=generator) if num_terms < count else torch.arange(count)
     places = places.to(values.device)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -171,15 +172,13 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)  # what decides, such as a comparison, sees the values as they are
         if _is_float(result):
             signs = self._signs(result)
-            error, one_sided = (
+            errors = [
+                scattered,
                 self._sum_error(func, args, kwargs, result),
                 self._one_sided_error(func, args, kwargs, result),
-            )
-            if error is not None and one_sided is not None:
-                error = torch.maximum(error.abs(), one_sided) * math.copysign(1.0, self._times)
-            error = error if scattered is None else scattered
-            if error is not None:
-                result.addcmul_(signs, error)
+            ]
+            if known := [error.abs() for error in errors if error is not None]:
+                result.addcmul_(signs, reduce(torch.maximum, known), value=math.copysign(1.0, self._times))
             result.addcmul_(result != 0, signs, value=self._tiny)  # what no operand moves off zero is zero
             if self._result_unit:
                 result.addcmul_(result, self._signs(result), value=self._result_unit)
@@ -291,9 +290,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if not self._by_largest or not first.numel() or not second.numel():
             return error
         largest = float(first.abs().max() * second.abs().max()) * num_terms**0.5
-        return torch.maximum(error.abs(), error.new_tensor(abs(self._sum_unit) * largest)) * math.copysign(
-            1.0, self._times
-        )
+        return error.abs().clamp_min(abs(self._sum_unit) * largest)
 
     def _scattered_error(self, func: Any, base: str, args: tuple[Any, ...], kwargs: Any) -> torch.Tensor | None:
         """Error of sums to which an operator adds at places, in whatever order; None: it does not add so."""
@@ -321,7 +318,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if units is None:
             return None
         size = torch.ones_like(result) if func._schema.name in _LOGARITHMS else result.abs()
-        return abs(self._sum_unit) * size * (units if units.dim() == result.dim() else units.reshape(result.shape))
+        return abs(self._sum_unit) * size * (units if units.dim() in (0, result.dim()) else units.reshape(result.shape))
 
     def _error_through_one(self, func: Any, result: torch.Tensor) -> torch.Tensor | None:
         """Error of a formula with two operands near one, or as large as the result; None: that is not usual here."""
