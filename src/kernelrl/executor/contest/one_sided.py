@@ -68,7 +68,9 @@ def units_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps:
     return None
 
 
-def units_of_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps: float) -> torch.Tensor | None:
+def units_of_statistics(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps: float
+) -> tuple[torch.Tensor, torch.Tensor] | None:
     """By how many units (see above) errors of means and variances move the values that are normalised by them.
 
     Args:
@@ -78,7 +80,8 @@ def units_of_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         eps: see above.
 
     Returns:
-        In the form of the values, and not relative to them; None: it makes no long sums.
+        Errors of the values by those of their means, not relative to them, and of what is normalised by those of the
+        variances, relative to it, both in the form of the values; None: it makes no long sums.
     """
     given = _given(func, args, kwargs)
     values: torch.Tensor = args[0].reshape(given["N"], given["group"], -1) if "group" in given else args[0]
@@ -98,7 +101,8 @@ def units_of_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     of_variances = _units(distances, dims, eps, torch.square) / 2
     if not bool(of_means.any() or of_variances.any()):
         return None
-    return (of_means + of_variances * distances.abs()).reshape(args[0].shape)
+    of_values, of_normalised = (each.expand(values.shape).reshape(args[0].shape) for each in (of_means, of_variances))
+    return of_values, of_normalised
 
 
 def _units(
@@ -108,7 +112,10 @@ def _units(
     to_terms: Callable[[torch.Tensor], torch.Tensor] = lambda values: values,
 ) -> torch.Tensor:
     """See `_units_of_terms`; with ones in place of the dimensions that are summed."""
-    units = _units_of_terms(to_terms(_sampled(values, dims)), _count(values, dims), eps)
+    kept = [dim for dim in range(values.dim()) if dim not in dims]
+    terms = to_terms(values.permute(*kept, *dims).reshape(-1, _count(values, dims)))
+    size = torch.maximum(terms.sum(-1).abs(), terms.square().sum(-1).sqrt())  # one term may be larger than all others
+    units = _units_of_terms(_sampled(terms), size, terms.shape[-1], eps)
     return units.reshape([1 if dim in dims else length for dim, length in enumerate(values.shape)])
 
 
@@ -126,24 +133,26 @@ def _units_of_products(first: torch.Tensor, second: torch.Tensor, eps: float) ->
 
     batch, row, column = (choose(length, SOME_PRODUCTS)[:, None] for length in (*first.shape[:2], second.shape[2]))
     inner = choose(count, min(count, SAMPLES // SOME_PRODUCTS))
-    return _units_of_terms(first[batch, row, inner] * second[batch, inner, column], count, eps).median()
+    terms = first[batch, row, inner] * second[batch, inner, column]
+    size = torch.maximum(count * terms.mean(-1).abs(), (count * terms.square().mean(-1)).sqrt())
+    return _units_of_terms(terms, size, count, eps).median()
 
 
-def _units_of_terms(terms: torch.Tensor, count: int, eps: float) -> torch.Tensor:
+def _units_of_terms(terms: torch.Tensor, size: torch.Tensor, count: int, eps: float) -> torch.Tensor:
     """A quarter of a unit for each term, as far as the terms are alike modulo the unit of the last place of their sum.
 
     Where all are equal, every addition may err to the same side: half of them by up to half a unit of the sum. No
-    addition errs by more than its term.
+    addition errs by more than its term, which is lost where it is less than half a unit.
 
     Args:
         terms: some of each sum's (number of sums, number of terms).
-        count: how many each has.
+        size: of each sum, or of what its terms add up to where they are of either sign.
+        count: how many terms each has.
         eps: of the precision in which they are added.
     """
-    size = torch.maximum(count * terms.mean(-1).abs(), (count * terms.square().mean(-1)).sqrt())
     last_place = eps * torch.exp2(size.clamp_min(torch.finfo(torch.float32).tiny).log2().floor())
     steps = terms / last_place.unsqueeze(-1)
-    most = (2 * steps.abs()).clamp_max(1.0) * ((steps - steps.round()).abs() > ON_GRID)
+    most = (4 * steps.abs()).clamp_max(1.0) * ((steps - steps.round()).abs() > ON_GRID)
     alike = torch.zeros_like(size)
     for number in range(1, HARMONICS + 1):
         coefficient = (2j * math.pi * number * steps).exp().mul(most).mean(-1).abs()
@@ -152,17 +161,14 @@ def _units_of_terms(terms: torch.Tensor, count: int, eps: float) -> torch.Tensor
     return (count / 4 * alike).nan_to_num(0.0)
 
 
-def _sampled(values: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
-    """Some of the terms of each sum (number of sums, number of terms): all, or as many anywhere as are enough."""
-    kept = [dim for dim in range(values.dim()) if dim not in dims]
-    count = _count(values, dims)
-    num_sums = max(values.numel() // count, 1)
-    num_terms = min(count, max(SAMPLES // num_sums, LEAST))
+def _sampled(terms: torch.Tensor) -> torch.Tensor:
+    """Some of the terms of each sum: all, or as many anywhere as are enough."""
+    num_sums, count = terms.shape
+    num_terms = min(count, max(SAMPLES // max(num_sums, 1), LEAST))
+    if num_terms == count:
+        return terms
     generator = torch.Generator().manual_seed(count)
-    places = torch.randint(count, (num_terms,), generator=generator) if num_terms < count else torch.arange(count)
-    places = places.to(values.device)
-    index: Any = torch.unravel_index(places, [values.shape[dim] for dim in dims])
-    return values.permute(*kept, *dims)[(..., *index)].reshape(num_sums, num_terms)
+    return terms[:, torch.randint(count, (num_terms,), generator=generator).to(terms.device)]
 
 
 def _given(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

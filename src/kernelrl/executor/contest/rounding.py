@@ -36,6 +36,12 @@ _THROUGH_ONE = frozenset("expm1 log1p tanh elu selu celu softplus log_sigmoid lo
 """Operators that the usual formula computes by way of numbers near one: exp(x) − 1, 2 sigmoid(2 x) − 1, log(1 + x)."""
 
 
+_INSIDE = (
+    *("_fft_", "_linalg_", "cholesky", "triangular_solve"),
+    *(f"linalg_{name}" for name in "cholesky inv lu qr solve ldl eig".split()),
+)
+"""Operators that add and multiply many times inside, which counts as errors of their operands: u √n of each."""
+
 EQUAL = 1e-6
 """Terms of which the variance is less than this share of their mean square count as equal."""
 SOME = 64
@@ -155,18 +161,26 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         certain = self._certain(func, base, args, kwargs)
         if certain is not None and bool(certain[1].all()):
             return certain[0]
-        moved = self._moved_off_grid if base in _STEPS else self._moved
-        result = func(*(moved(item) if _is_float(item) else item for item in args), **kwargs)
+        if base.startswith(_INSIDE):
+            result = func(*map(self._moved_inside, args), **kwargs)
+        else:
+            moved = self._moved_off_grid if base in _STEPS else self._moved
+            result = func(*(moved(item) if _is_float(item) else item for item in args), **kwargs)
         if base in _TO_WHOLE:
             return result
         if base in _STATISTICS and (num_statistics := _as_tuple(result)[-1].numel()):  # batch norm may be given its own
             num_terms = args[0].numel() // num_statistics
             equal = bool((args[0] == args[0].flatten()[0]).all()) if args[0].numel() else False
             units = args[0].abs() * max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `_error`
-            if (one_sided := units_of_statistics(func, args, kwargs, self._sum_eps)) is not None:
-                units = torch.maximum(units, one_sided * (self._sum_unit / self._unit))
+            one_sided = units_of_statistics(func, args, kwargs, self._sum_eps)
+            if one_sided is not None:
+                units = torch.maximum(units, one_sided[0] * (self._sum_unit / self._unit))
             values = args[0].addcmul(units, self._signs(units), value=self._unit)
             result = func(values, *args[1:], **kwargs)
+            normalised = _as_tuple(result)[0]
+            if one_sided is not None and normalised.shape == args[0].shape:
+                relative = one_sided[1] * self._signs(normalised)
+                normalised.addcmul_(normalised, relative, value=self._sum_unit)
         if any(isinstance(item, torch.Tensor) and not _is_float(item) for item in _as_tuple(result)):
             self.jumps |= any(_is_float(item) for item in args)
             return func(*args, **kwargs)  # what decides, such as a comparison, sees the values as they are
@@ -324,6 +338,12 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         """Error of a formula with two operands near one, or as large as the result; None: that is not usual here."""
         name = func._schema.name.removeprefix("aten::").removesuffix("_")
         return 2 * self._sum_unit * (1 + result.abs()) if name in _THROUGH_ONE else None
+
+    def _moved_inside(self, item: Any) -> Any:
+        """An operand, with the errors of many sums that are made of it."""
+        if isinstance(item, torch.Tensor) and item.is_complex():
+            return torch.view_as_complex(self._moved_inside(torch.view_as_real(item)))
+        return self._moved(item, max(item.shape, default=1) ** 0.5) if _is_float(item) else item
 
     def _moved(self, values: torch.Tensor, units: float = 1.0) -> torch.Tensor:
         moved = values.addcmul(values, self._signs(values), value=units * self._unit)

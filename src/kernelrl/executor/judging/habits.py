@@ -60,6 +60,8 @@ class Habits:
         """Whether inputs of that distribution say something about the task."""
         if self.unstable and not self.sorts and distribution in distributions.UNORDERED:
             return False
+        if distribution == "rows" and self.thresholds["masks_far"]:  # what a mask hides all of, honest programs skip
+            return False
         return self.minds_not_finite or distribution not in distributions.NOT_FINITE
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
@@ -77,6 +77,7 @@ class Reference:
         self._settled: dict[Draw, list[compare.Expected] | None] = {}
         self._start = start
         self._borne: list[Distribution] = []  # of those that are rare
+        self._unborne: set[Distribution | Literal["task"]] = set()  # as timed calls have shown
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
         self.has_parameters = self.parameters_vary = False
@@ -207,7 +208,8 @@ class Reference:
         settings = self.settings
         checked, redrawn = self._number(CHECKED, packed), self._number(REDRAWN, packed)
         cases = [self._trial(index, checked) for index in range(settings.trials)]
-        self._borne = [name for name in self._rare if any(case.draw.distribution == name for case in cases)]
+        shown = {case.draw.distribution for case in cases} - self._unborne
+        self._borne = [name for name in self._rare if name in shown]
         planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
         planned += [
             Draw(index, name, parameters=redrawn)
@@ -243,6 +245,7 @@ class Reference:
         if self.seeds.renew():
             self._cases.clear()
             self._settled.clear()
+            self._unborne.clear()
             self._images.forget()
             self.parameters.forget()
 
@@ -311,7 +314,9 @@ class Reference:
             return self._settled[case.draw]
         made, reliable = self._make_case(case.draw, case.image)
         assert made is not None
-        expected = made.expected if reliable or case.draw.distribution in ("task", *RARE) else None
+        expected = made.expected if reliable or case.draw.distribution == "task" else None
+        if expected is None:  # of what is rare no further calls: what is not checked must be few of those that count
+            self._unborne.add(case.draw.distribution)
         for near, bounds in zip(case.near, expected or (), strict=expected is not None):
             if not bounds.accepts(near.native):
                 raise TaskError(f"task {self.task.id}: the reference gives different outputs for the same inputs")

@@ -35,6 +35,8 @@ class ReferenceProcess:
         self.settings = settings
         self._cores = cores
         self.arena: Arena
+        self.tells_rounding = False
+        """It is known how far rounding moves its outputs, if it bears what rounding does."""
 
     @property
     def load_question(self) -> dict[str, Any]:
