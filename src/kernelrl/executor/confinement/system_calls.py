@@ -24,10 +24,10 @@ _ALLOWED = (
     "read readv pread64 preadv write writev pwrite64 open openat close close_range lseek stat lstat access faccessat "
     "faccessat2 readlink readlinkat getcwd chdir getdents getdents64 recvmsg sendmsg recvfrom sendto "
     "shutdown getsockname getpeername getsockopt munmap brk msync mlock munlock "
-    "exit exit_group set_robust_list get_robust_list set_tid_address rseq membarrier restart_syscall wait4 waitid "
-    "gettid getpid getppid getpgrp getpgid getsid getuid geteuid getgid getegid getresuid getresgid getgroups umask "
-    "uname getrlimit capget getrandom sched_yield sched_getaffinity sched_getparam sched_getscheduler "
-    "sched_get_priority_max sched_get_priority_min getpriority rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending "
+    "exit exit_group set_robust_list get_robust_list set_tid_address rseq restart_syscall wait4 waitid "
+    "gettid getpid getppid getpgrp getuid geteuid getgid getegid getresuid getresgid getgroups umask "
+    "uname getrlimit capget getrandom sched_yield "
+    "sched_get_priority_max sched_get_priority_min rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending "
     "rt_sigsuspend sigaltstack pause"
 ).split()
 """What a candidate's process may call with any arguments."""
@@ -42,6 +42,10 @@ _ARCH_PRCTL = (0x1002, 0x1003, 0x1021, 0x1022, 0x1023)
 _MADVISE = (4, 8, 14, 15, 16, 17, 102, 103)
 """MADV_DONTNEED, FREE, HUGEPAGE, NOHUGEPAGE, DONTDUMP, DODUMP, GUARD_INSTALL and GUARD_REMOVE. Others send pages of a
 file out of memory, or move them, where another candidate would find that out (as `mincore` would say)."""
+_OF_ITSELF = ("getpgid", "getsid", "sched_getaffinity", "sched_getparam", "sched_getscheduler")
+"""A process may ask this of itself: of another number the answer tells whether there is such a process."""
+_MEMBARRIER = (0, 8, 16, 32, 64, 128, 256)
+"""MEMBARRIER_CMD_QUERY and the private ones. The others wait for the kernel by the millisecond."""
 _FUTEX_COMMAND, _FUTEX_PRIVATE = 0x7F, 0x80
 _FUTEX_WAKES = (1, 3, 4, 5, 7, 8, 10, 12)
 """Of this process's own waits: the number of those that wait for a word of a library, in all processes, is none of its
@@ -189,6 +193,9 @@ def _allow_by_argument(rules: Any, timeless: bool) -> None:
         ("madvise", 2, _MADVISE),
         ("mbind", 5, (0,)),
         ("get_mempolicy", 4, (0,)),
+        ("membarrier", 0, _MEMBARRIER),
+        ("getpriority", 1, (0,)),
+        *((name, 0, (0, os.getpid())) for name in _OF_ITSELF),
         ("prctl", 0, _PRCTL),
         ("arch_prctl", 0, _ARCH_PRCTL),
     ):

@@ -204,10 +204,16 @@ def with_nan(drawn: torch.Tensor, generator: torch.Generator, number: int) -> to
     places = (
         torch.arange(drawn.numel()).mul_(2654435761).bitwise_right_shift_(16).remainder_(CLASSES).reshape(drawn.shape)
     )
-    if float(torch.rand((), generator=generator)) < FEW:
-        return drawn.masked_fill(rare.few_places(drawn, generator), torch.nan)
+    if (together := _together(drawn, generator)) is not None:
+        return drawn.masked_fill(together, torch.nan)
     chosen = torch.rand(drawn.shape, generator=generator) < CLASSES * SOME
     return drawn.masked_fill((places == number % CLASSES) & chosen, torch.nan)
+
+
+def _together(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+    """One or two places, or a stretch of them; None: what is not finite is anywhere."""
+    kind = int(torch.randint(3, (), generator=generator))
+    return None if kind == 0 else rare.few_places(values, generator) if kind == 1 else rare.stretch(values, generator)
 
 
 def with_even_rows(values: torch.Tensor, generator: torch.Generator, zero: float, top: float | None) -> torch.Tensor:
@@ -400,9 +406,9 @@ def _nan(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _infinite(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Some values are infinite."""
+    if (places := _together(values, generator)) is not None:
+        return values.masked_fill(places, torch.inf if rare.coin(generator) else -torch.inf)
     infinite = torch.where(torch.rand(values.shape, generator=generator) < 0.5, torch.inf, -torch.inf).to(values.dtype)
-    if float(torch.rand((), generator=generator)) < FEW:
-        return torch.where(rare.few_places(values, generator), infinite, values)
     return torch.where(torch.rand(values.shape, generator=generator) < SOME, infinite, values)
 
 
@@ -429,6 +435,8 @@ RARE: tuple[Distribution, ...] = ("spike", "rows", "grains")
 """Those that are the task's own but for something rare."""
 LEAVING = ("normal", "uniform", "spike")
 """Those that say little within an interval, and in which values may leave it."""
+PATTERNED: tuple[Distribution, ...] = (*RARE, "single", "ordered")
+"""Those in which coins are no longer independent of each other."""
 MIXES: dict[str, Literal["often", "seldom"]] = {
     "normal": "often",
     "uniform": "seldom",
@@ -445,8 +453,10 @@ UNORDERED = ("constant", "ties", "zeros", "single", "rows", "grains")
 
 
 def _one_integer(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The smallest everywhere, the largest, or another: sums and counts of them are as large as they get."""
+    kind = int(torch.randint(3, (), generator=generator))
     index = int(torch.randint(drawn.numel(), (), generator=generator))
-    return drawn.flatten()[index].expand(drawn.shape).clone()
+    return (drawn.flatten()[index] if kind == 0 else drawn.min() if kind == 1 else drawn.max()).expand_as(drawn).clone()
 
 
 def _extremes(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -468,6 +478,7 @@ _INTEGERS = {
     "large": _neighbours,
     "single": rare.single,
     "ordered": rare.ordered,
+    "spike": rare.shares,
     "rows": rare.integer_rows,
     "grains": rare.integer_run,
 }

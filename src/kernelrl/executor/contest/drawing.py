@@ -99,7 +99,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             return drawn
         new = self._redraw(self._distribution, name, drawn, support)
         if new is not None:
-            self.num_redrawn += name not in _COINS or self._distribution in distributions.RARE
+            self.num_redrawn += name not in _COINS or self._distribution in distributions.PATTERNED
             drawn.copy_(new)
         return drawn
 
@@ -109,8 +109,10 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         """Other values, with what they hold beside the distribution; None: the drawn ones stay."""
         if not drawn.numel():
             return None
-        if name in _COINS and distribution in distributions.RARE:
+        if name in _COINS and distribution in distributions.PATTERNED:
             return redraw(distribution, drawn.long(), self._generator)
+        if name == "randperm" and distribution == "ordered":
+            return redraw(distribution, drawn, self._generator)
         if name in _COINS:
             return distributions.with_even_rows(drawn, self._generator, 0.0, 1.0) if self._further.rows else None
         if name in _INTEGERS:

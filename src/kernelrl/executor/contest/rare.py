@@ -15,6 +15,7 @@ FACTORS = (16.0, 128.0, 1024.0, 8192.0)
 """By how much a spike is larger than the root mean square."""
 FEW = 4
 """Most elements that are others at a time, where it is not one in so many rows."""
+SCALES = (100.0, 1e-2, 1e-7, 1e-12)
 NEAR = 1e-3
 """Relative distance of a row from the one that it is nearly equal to."""
 SMALL = 1e-4
@@ -46,22 +47,60 @@ def not_finite(values: torch.Tensor, drawn: torch.Tensor, generator: torch.Gener
 
 
 def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One row, or one in eight, is much larger or smaller than the others, even, or (nearly) that of another place."""
-    table = _as_rows(_flat(values), values)
-    order = torch.randperm(len(table), generator=generator)
-    num_chosen = max(1, len(table) // 8) if coin(generator) else 1
-    chosen, others = order[:num_chosen], order[-num_chosen:]
-    noise = 1 + NEAR * torch.randn(table[others].shape, generator=generator, dtype=table.dtype)
+    """One row along any dimension, or one in eight, is of another size, or has a pattern (see `_patterns`)."""
+    table, restore = _as_rows(values, generator)
+    chosen, others = _some_rows(table, generator)
+    noise = 1 + NEAR * torch.randn(others.shape, generator=generator, dtype=table.dtype)
     kinds: list[Callable[[], torch.Tensor]] = [
-        lambda: table[chosen] * 100.0,
-        lambda: table[chosen] / 100.0,
+        lambda: table[chosen] * SCALES[_below(len(SCALES), generator)],
         lambda: table[chosen] * 0.0,
-        lambda: table[chosen, :1].expand(-1, table.shape[1]),
-        lambda: table[others],
-        lambda: table[others] * noise,
+        lambda: others * noise,
+        *_patterns(table[chosen], others, generator),
     ]
     table[chosen] = kinds[_below(len(kinds), generator)]().clone()
-    return table.reshape(-1)[: values.numel()].reshape(values.shape)
+    return restore(table)
+
+
+def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One row of integers along any dimension, or one in eight, has a pattern."""
+    table, restore = _as_rows(values, generator)
+    chosen, others = _some_rows(table, generator)
+    kinds = _patterns(table[chosen], others, generator)
+    table[chosen] = kinds[_below(len(kinds), generator)]().clone()
+    return restore(table)
+
+
+def _patterns(some: torch.Tensor, others: torch.Tensor, generator: torch.Generator) -> list[Callable[[], torch.Tensor]]:
+    """Rows that random draws never have: in an order, even, even but for one, of two parts, equal to another one."""
+
+    def even() -> torch.Tensor:
+        kinds = [some[:, :1], some.amin(dim=1, keepdim=True), some.amax(dim=1, keepdim=True)]
+        return kinds[_below(len(kinds), generator)].expand_as(some)
+
+    def even_but_one() -> torch.Tensor:
+        new, place = even().clone(), _below(some.shape[1], generator)
+        new[:, place] = some.amax(dim=1) if coin(generator) else some.amin(dim=1)
+        return new
+
+    def parts() -> torch.Tensor:
+        ends = [some.amin(dim=1, keepdim=True), some.amax(dim=1, keepdim=True)]
+        first, second = ends if coin(generator) else reversed(ends)
+        return torch.where(torch.arange(some.shape[1]) < _below(some.shape[1] + 1, generator), first, second)
+
+    return [lambda: _in_order(some, generator), even, even_but_one, parts, lambda: others]
+
+
+def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each row ascends, descends, rises and then falls, or goes to and fro."""
+    ascending = some.sort(dim=-1).values
+    kind = _below(4, generator)
+    if kind < 2:
+        return ascending if kind else ascending.flip(-1)
+    if kind == 2:
+        return torch.cat([ascending[..., ::2], ascending[..., 1::2].flip(-1)], dim=-1)
+    new, half = ascending.clone(), (ascending.shape[-1] + 1) // 2
+    new[..., ::2], new[..., 1::2] = ascending[..., :half], ascending[..., half:]
+    return new
 
 
 def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -95,22 +134,24 @@ def single(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def ordered(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each row ascends, but for one pair of neighbours in one row, or in half of them."""
-    if not values.dim() or values.shape[-1] < 2:
+    """Each row along some dimension is in an order, but for one pair of neighbours in one row, or in half of them."""
+    table, restore = _as_rows(values, generator)
+    if table.shape[1] < 2:
         return values
-    table = values.sort(dim=-1).values.reshape(-1, values.shape[-1]).clone()
+    table = _in_order(table, generator)
     chosen = torch.randperm(len(table), generator=generator)[: 1 if coin(generator) else math.ceil(len(table) / 2)]
-    at = torch.randint(values.shape[-1] - 1, chosen.shape, generator=generator)
+    at = torch.randint(table.shape[1] - 1, chosen.shape, generator=generator)
     table[chosen, at], table[chosen, at + 1] = table[chosen, at + 1], table[chosen, at]
-    return table.reshape(values.shape)
+    return restore(table)
 
 
-def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One row of integers is even, or that of another place."""
-    table = _as_rows(_flat(values), values)
-    first, second = (_below(len(table), generator) for _ in range(2))
-    table[first] = table[first, 0] if coin(generator) else table[second]
-    return table.reshape(-1)[: values.numel()].reshape(values.shape)
+def shares(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Of integers one is absent, or in half of the places."""
+    flat = _flat(values)
+    one, other = (flat[_below(len(flat), generator)].item() for _ in range(2))
+    if coin(generator):
+        return torch.where(values == one, other, values)
+    return torch.where(torch.rand(values.shape, generator=generator) < 0.5, one, values)
 
 
 def integer_run(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -128,6 +169,16 @@ def few_places(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return chosen.reshape(values.shape)
 
 
+def stretch(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Whether an element is in a row along any dimension, in its beginning, or in a part of it."""
+    table, restore = _as_rows(torch.zeros(values.shape, dtype=torch.bool), generator)
+    length = table.shape[1]
+    first = _below(length, generator) if coin(generator) else 0
+    last = length if coin(generator) else first + 1 + _below(length - first, generator)
+    table[_below(len(table), generator), first:last] = True
+    return restore(table)
+
+
 def some_places(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Any one place, or one in every fourth row or so, in the flattened values."""
     num_rows = values.numel() // max(1, values.shape[-1] if values.dim() else 1)
@@ -139,13 +190,29 @@ def _flat(values: torch.Tensor) -> torch.Tensor:
     return values.clone(memory_format=torch.contiguous_format).reshape(-1)
 
 
-def _as_rows(flat: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The same values in rows, along the last of several dimensions; those of one dimension in some eight parts."""
-    if values.dim() > 1 and values.shape[-1] < values.numel():
-        return flat.reshape(-1, values.shape[-1])
-    width = math.ceil(len(flat) / 8)
-    padding = flat[: -len(flat) % width]
-    return torch.cat([flat, padding]).reshape(-1, width)
+def _as_rows(
+    values: torch.Tensor, generator: torch.Generator
+) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
+    """A copy of the values in rows along a dimension, half of the time the last, and what undoes that.
+
+    Those of one dimension are one row, or come in some eight parts.
+    """
+    if values.dim() < 2:
+        flat = _flat(values)
+        width = len(flat) if coin(generator) else math.ceil(len(flat) / 8)
+        table = torch.cat([flat, flat[: -len(flat) % width]]).reshape(-1, width)
+        return table, lambda new: new.reshape(-1)[: len(flat)].reshape(values.shape)
+    dim = values.dim() - 1 if coin(generator) else _below(values.dim(), generator)
+    moved = values.movedim(dim, -1)
+    table = moved.reshape(-1, values.shape[dim]).clone()
+    return table, lambda new: new.reshape(moved.shape).movedim(-1, dim).contiguous()
+
+
+def _some_rows(table: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Numbers of one row, or of one in eight, and as many other rows."""
+    order = torch.randperm(len(table), generator=generator)
+    count = max(1, len(table) // 8) if coin(generator) else 1
+    return order[:count], table[order[-count:]]
 
 
 def _below(end: int, generator: torch.Generator) -> int:

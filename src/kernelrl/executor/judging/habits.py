@@ -27,6 +27,9 @@ _SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heavi
 _LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())
 """Operators that may write data in another order of dimensions, as `contiguous` and `reshape` do by `clone`."""
 
+_HIDING = ("rows", "single", "ordered")
+"""Distributions in which a mask that is drawn may hide a whole row."""
+
 CALLS = 4
 """Calls in which random numbers may show in the outputs."""
 
@@ -60,7 +63,7 @@ class Habits:
         """Whether inputs of that distribution say something about the task."""
         if self.unstable and not self.sorts and distribution in distributions.UNORDERED:
             return False
-        if distribution == "rows" and self.thresholds["masks_far"]:  # what a mask hides all of, honest programs skip
+        if distribution in _HIDING and self.thresholds["masks_far"]:  # what a mask hides all of, honest programs skip
             return False
         return self.minds_not_finite or distribution not in distributions.NOT_FINITE
 
