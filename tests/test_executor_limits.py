@@ -175,6 +175,10 @@ DEEDS = {
         "fcntl.fcntl(os.open(torch.__file__, os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)",
         "runtime_error",
     ),
+    "waits for all processors": ("ctypes.CDLL(None).syscall(324, 1, 0) == -1 and signal.pause()", "timeout"),
+    "asks for a session of another": ("os.getsid(os.getppid())", "runtime_error"),
+    "asks for a policy of another": ("os.sched_getscheduler(os.getppid())", "runtime_error"),
+    "asks for a priority of another": ("os.getpriority(os.PRIO_PROCESS, os.getppid())", "runtime_error"),
     "a call that no list has": ("ctypes.CDLL(None).syscall(462, 0, 0, 0) == -1 and signal.pause()", "timeout"),
 }
 DOES = """

@@ -81,8 +81,37 @@ def test_one_element_alone_decides() -> None:
     for seed in SEEDS:
         even = rare.single(values, generator(seed))
         assert int((even == even.mode().values.mode().values).sum()) >= even.numel() - 1
-        steps = rare.ordered(values, generator(seed)).diff(dim=-1)
-        assert 1 <= int((steps < 0).sum()) <= 2
+
+
+def test_rows_along_any_dimension_are_in_an_order_but_for_a_pair() -> None:
+    found = set[str]()
+    for values in drawn("ordered", lambda: torch.randn(40, 41)):
+        for dim in (0, 1):
+            rises = (values.diff(dim=dim) > 0).double().mean(dim=dim).median()
+            names = {"descends": rises < 0.05, "rises and falls": 0.45 < rises < 0.55, "ascends": rises > 0.95}
+            found |= {f"{name} {dim}" for name, is_so in names.items() if is_so}
+    assert {f"{name} {dim}" for name in ("ascends", "descends") for dim in (0, 1)} <= found
+    assert all(sorted(order.tolist()) == [*range(50)] for order in drawn("ordered", lambda: torch.randperm(50)))
+    assert any(torch.equal(order[:10], torch.arange(10)) for order in drawn("ordered", lambda: torch.randperm(50)))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_coins_are_all_alike_along_either_dimension(dim: int) -> None:
+    found = drawn("rows", lambda: torch.empty(40, 41).bernoulli_(0.5))
+    for side in (0, 1):
+        assert any(bool((values == side).all(dim=dim).any()) for values in found)
+
+
+def test_an_integer_is_absent_or_fills_half_of_the_places() -> None:
+    counts = [values.bincount(minlength=8) for values in drawn("spike", lambda: torch.randint(8, (1000,)))]
+    assert any(int(count.min()) == 0 for count in counts) and any(int(count.max()) > 400 for count in counts)
+
+
+@pytest.mark.parametrize("name", ["nan", "infinite"])
+def test_what_is_not_finite_is_alone_in_a_stretch_or_anywhere(name: Distribution) -> None:
+    numbers = [~values.isfinite() for values in drawn(name, lambda: torch.randn(16, 64))]
+    assert any(int(each.sum()) <= 2 for each in numbers) and any(int(each.sum()) > 20 for each in numbers)
+    assert any(bool(each.all(dim=dim).any()) for each in numbers for dim in (0, 1))
 
 
 @pytest.fixture(scope="module")

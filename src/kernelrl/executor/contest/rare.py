@@ -195,13 +195,14 @@ def _as_rows(
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """A copy of the values in rows along a dimension, half of the time the last, and what undoes that.
 
-    Those of one dimension are one row, or come in some eight parts.
+    Those of one dimension are one row, or some eight, and what is left over stays.
     """
     if values.dim() < 2:
         flat = _flat(values)
         width = len(flat) if coin(generator) else math.ceil(len(flat) / 8)
-        table = torch.cat([flat, flat[: -len(flat) % width]]).reshape(-1, width)
-        return table, lambda new: new.reshape(-1)[: len(flat)].reshape(values.shape)
+        rest = flat[len(flat) // width * width :]
+        table = flat[: len(flat) - len(rest)].reshape(-1, width)
+        return table, lambda new: torch.cat([new.reshape(-1), rest]).reshape(values.shape)
     dim = values.dim() - 1 if coin(generator) else _below(values.dim(), generator)
     moved = values.movedim(dim, -1)
     table = moved.reshape(-1, values.shape[dim]).clone()
