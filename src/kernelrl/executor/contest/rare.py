@@ -93,10 +93,10 @@ def _patterns(some: torch.Tensor, others: torch.Tensor, generator: torch.Generat
 def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each row ascends, descends, rises and then falls, or goes to and fro."""
     ascending = some.sort(dim=-1).values
-    kind = _below(4, generator)
-    if kind < 2:
-        return ascending if kind else ascending.flip(-1)
-    if kind == 2:
+    kind = _below(8, generator)
+    if kind < 5:
+        return ascending if kind < 2 else ascending.flip(-1)
+    if kind == 5:
         return torch.cat([ascending[..., ::2], ascending[..., 1::2].flip(-1)], dim=-1)
     new, half = ascending.clone(), (ascending.shape[-1] + 1) // 2
     new[..., ::2], new[..., 1::2] = ascending[..., :half], ascending[..., half:]

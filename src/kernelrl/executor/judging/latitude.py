@@ -16,7 +16,7 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.distributions import LEAVING, MIXES, WILD, Variation, variations
 from kernelrl.executor.judging.arena import Draw, span_of, view
 from kernelrl.executor.judging.images import Copies, Images, find_copies
-from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, ReferenceParameters
+from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 
 MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
@@ -179,6 +179,19 @@ def find_slopes(parameters: ReferenceParameters, bears: Callable[[int], bool]) -
     for parameters.slopes in ("all", "known", "none"):
         parameters.draw()
         if parameters.slopes == "none" or all(bears(number) for number in (CHECKED, REDRAWN)):
+            return
+
+
+def find_seldom(parameters: ReferenceParameters, bears: Callable[[int], bool]) -> None:
+    """Choose what is rare among parameters: all that is known, without numbers far from zero, or nothing.
+
+    Args:
+        parameters: of the reference, which is reliable with those that are chosen.
+        bears: whether it is reliable with the parameters of that number.
+    """
+    for parameters.seldom in ("far", "some", None):
+        parameters.draw()
+        if parameters.seldom is None or all(bears(number) for number in (REDRAWN, TIMED)):
             return
 
 

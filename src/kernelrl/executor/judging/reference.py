@@ -28,6 +28,7 @@ from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import (
     find_apart,
     find_loose,
+    find_seldom,
     find_slopes,
     find_twins,
     find_variation,
@@ -185,7 +186,12 @@ class Reference:
         runs = partial(attempts.runs, draw, self.habits.not_finite)
         if not self.has_parameters or not find_variation(self.parameters, bears, runs):
             return False
-        find_slopes(self.parameters, lambda number: attempts.telling_case(Draw(0, parameters=number)) is not None)
+
+        def bears_number(number: int) -> bool:
+            return attempts.telling_case(Draw(0, parameters=number)) is not None
+
+        find_slopes(self.parameters, bears_number)
+        find_seldom(self.parameters, bears_number)
         if self.parameters.slopes != "none":
             del self._cases[draw]
         return True

@@ -50,6 +50,8 @@ class ReferenceParameters:
         """Names of parameters that the reference uses as slopes below zero."""
         self.slopes: Literal["all", "known", "none"] = "none"
         """Which parameters are slopes above 1 on the task's own inputs, and below 0 on hidden ones."""
+        self.seldom: variation.Seldom | None = None
+        """What is rare among them on hidden inputs and in timed calls."""
         self.may_be_slopes: frozenset[int] = frozenset()
         """Numbers of those that could be."""
         self.variable: list[int] = []
@@ -122,7 +124,8 @@ class ReferenceParameters:
             enlarged = self._enlarged and number != REDRAWN  # hidden inputs and large values are too much for some
             clamped = self.clamped if number == CHECKED else {}
             slopes = self._slopes(report, "falling" if number == REDRAWN else "steep") if number != TIMED else {}
-            given = variation.vary(report, read, chosen, drawn, seed, enlarged, clamped, self.norms, slopes)
+            seldom = self.seldom if number != CHECKED else None
+            given = variation.vary(report, read, chosen, drawn, seed, enlarged, clamped, self.norms, slopes, seldom)
             self._hidden[number] = Parameters(f"{seed}", given, {})
 
     def _slopes(self, report: dict[str, Any], kind: variation.Slope) -> dict[int, variation.Slope]:

@@ -35,6 +35,11 @@ FEWEST = 16
 
 Slope = Literal["steep", "falling"]
 """A slope above 1, or below 0."""
+Seldom = Literal["far", "some"]
+"""A row or element of zeros and one that is another's copy, and, for `far`, an element far from zero."""
+FEWEST_ROWS = 4
+"""With fewer rows, or elements of a vector, none is rare."""
+FARTHEST_OF_ALL = 100.0
 
 
 def find_drawn(shown: dict[str, Any], keyed: dict[str, Any]) -> frozenset[int]:
@@ -93,6 +98,7 @@ def vary(
     clamped: Mapping[str, Sequence[float]] | None = None,
     norms: Mapping[str, Sequence[float]] | None = None,
     slopes: Mapping[int, Slope] | None = None,
+    seldom: Seldom | None = None,
 ) -> dict[int, torch.Tensor]:
     """Hidden values by the number of the registration.
 
@@ -106,6 +112,7 @@ def vary(
         clamped: limits of parameters by name, some values of which lie beyond these (`Thresholds.found`).
         norms: likewise limits of the norms of their slices, half of which lie beyond these.
         slopes: by number, those that are slopes, and of which kind a single one is.
+        seldom: what is rare among the values of each.
     """
     given = {}
     for number in numbers:
@@ -131,6 +138,8 @@ def vary(
                 new = _about_norm(new, norms[tensor["name"]], generator)
             if slopes and number in slopes:
                 new = _sloping(new, slopes[number], generator)
+            if seldom:
+                new = _with_seldom_ones(new, seldom, generator)
             given[number] = new.to(values.dtype)
     return given
 
@@ -166,6 +175,23 @@ def _sloping(values: torch.Tensor, kind: Slope, generator: torch.Generator) -> t
     steep, falling = STEEP + (STEEPEST - STEEP) * level, -TINY - (1 - TINY) * level
     values = torch.where(coins < SHARE_STEEP + SHARE_FALLING, falling, values)
     return torch.where(coins < SHARE_STEEP, steep, values)
+
+
+def _with_seldom_ones(values: torch.Tensor, kind: Seldom, generator: torch.Generator) -> torch.Tensor:
+    """Something rare, as in `contest.rare`, along the first dimension. What is positive stays so."""
+    if not values.dim() or len(values) < FEWEST_ROWS:
+        return values
+    new = values.clone(memory_format=torch.contiguous_format)
+    zero, copy, original, far = torch.randperm(len(values), generator=generator)[:4].tolist()
+    new[copy] = new[original]
+    positive = float(values.min()) > 0
+    if not positive:
+        new[zero] = 0.0
+    if kind == "far":
+        row = new[far].view(-1)
+        sign = 1 if positive or float(torch.rand((), generator=generator)) < 0.5 else -1
+        row[int(torch.randint(len(row), (), generator=generator))] = sign * FARTHEST_OF_ALL
+    return new
 
 
 def _vary_constant(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) -> torch.Tensor:
