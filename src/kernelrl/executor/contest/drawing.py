@@ -109,7 +109,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         """Other values, with what they hold beside the distribution; None: the drawn ones stay."""
         if not drawn.numel():
             return None
-        if name in _COINS and distribution in distributions.PATTERNED:
+        if name in _COINS and distribution in distributions.PATTERNED and distribution != "spike":
             return redraw(distribution, drawn.long(), self._generator)
         if name == "randperm" and distribution == "ordered":
             return redraw(distribution, drawn, self._generator)

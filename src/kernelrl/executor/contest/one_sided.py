@@ -105,6 +105,15 @@ def units_of_statistics(
     return of_values, of_normalised
 
 
+def shift_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | float:
+    """What a norm adds to what it has normalised, in a form that is added to its result."""
+    given = _given(func, args, kwargs)
+    bias: torch.Tensor | None = given.get("bias")
+    if bias is None:
+        return 0.0
+    return bias if "normalized_shape" in given else bias.reshape(1, -1, *[1] * (args[0].dim() - 2))
+
+
 def _units(
     values: torch.Tensor,
     dims: tuple[int, ...],
@@ -116,6 +125,7 @@ def _units(
     terms = to_terms(values.permute(*kept, *dims).reshape(-1, _count(values, dims)))
     size = torch.maximum(terms.sum(-1).abs(), terms.square().sum(-1).sqrt())  # one term may be larger than all others
     units = _units_of_terms(_sampled(terms), size, terms.shape[-1], eps)
+    units = units * torch.where(2 * terms.abs().amax(-1) > size, 2.0, 1.0)  # then the unit is this large from early on
     return units.reshape([1 if dim in dims else length for dim, length in enumerate(values.shape)])
 
 

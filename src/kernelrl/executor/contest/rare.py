@@ -146,8 +146,10 @@ def ordered(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def shares(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Of integers one is absent, or in half of the places."""
+    """Of three integers or more one is absent, or in half of the places."""
     flat = _flat(values)
+    if flat.max() - flat.min() < 2:
+        return values
     one, other = (flat[_below(len(flat), generator)].item() for _ in range(2))
     if coin(generator):
         return torch.where(values == one, other, values)

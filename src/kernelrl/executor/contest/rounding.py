@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernelrl.executor.contest.one_sided import units_of_statistics, units_of_sums
+from kernelrl.executor.contest.one_sided import shift_of, units_of_statistics, units_of_sums
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.legality.operators import PLUMBING
 
@@ -180,7 +180,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             normalised = _as_tuple(result)[0]
             if one_sided is not None and normalised.shape == args[0].shape:
                 relative = one_sided[1] * self._signs(normalised)
-                normalised.addcmul_(normalised, relative, value=self._sum_unit)
+                shift = shift_of(func, args, kwargs)  # twice: other errors may be of the other sign
+                normalised.addcmul_(normalised - shift, relative, value=2 * self._sum_unit)
         if any(isinstance(item, torch.Tensor) and not _is_float(item) for item in _as_tuple(result)):
             self.jumps |= any(_is_float(item) for item in args)
             return func(*args, **kwargs)  # what decides, such as a comparison, sees the values as they are

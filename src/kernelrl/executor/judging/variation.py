@@ -36,7 +36,7 @@ FEWEST = 16
 Slope = Literal["steep", "falling"]
 """A slope above 1, or below 0."""
 Seldom = Literal["far", "some"]
-"""A row or element of zeros and one that is another's copy, and, for `far`, an element far from zero."""
+"""A row or element of zeros and one that is another's copy, and, for `far`, elements of vectors far from zero."""
 FEWEST_ROWS = 4
 """With fewer rows, or elements of a vector, none is rare."""
 FARTHEST_OF_ALL = 100.0
@@ -187,10 +187,8 @@ def _with_seldom_ones(values: torch.Tensor, kind: Seldom, generator: torch.Gener
     positive = float(values.min()) > 0
     if not positive:
         new[zero] = 0.0
-    if kind == "far":
-        row = new[far].view(-1)
-        sign = 1 if positive or float(torch.rand((), generator=generator)) < 0.5 else -1
-        row[int(torch.randint(len(row), (), generator=generator))] = sign * FARTHEST_OF_ALL
+    if kind == "far" and values.dim() == 1:
+        new[far] = FARTHEST_OF_ALL if positive or float(torch.rand((), generator=generator)) < 0.5 else -FARTHEST_OF_ALL
     return new
 
 
