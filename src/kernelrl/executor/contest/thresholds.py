@@ -27,6 +27,12 @@ _PLACES = frozenset(
 """Operators that make places of values, beside conversions to integers."""
 _MASKS = ("masked_fill", "where", "mul", "add")
 _ATTENTION = ("_scaled_dot_product", "_safe_softmax")
+_ADDING = frozenset(
+    "sum mean var std var_mean std_mean linalg_vector_norm dot mse_loss l1_loss smooth_l1_loss huber_loss "
+    "native_batch_norm _native_batch_norm_legit native_layer_norm native_group_norm".split()
+)
+LONG = 2048
+"""Terms of a sum that errs by more than usual where they are added in their order."""
 _CLAMPS = frozenset("clamp clamp_min clamp_max hardtanh threshold relu softshrink hardshrink".split())
 _BOTH_SIDES = ("softshrink", "hardshrink")
 """Their limit is one for either sign."""
@@ -66,7 +72,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._floats: set[float] = set()
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
-        self._makes_places = self._masks_far = False
+        self._makes_places = self._masks_far = self._sums_long = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -87,6 +93,9 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._integers.update(args[8:9])
         elif name in _COMPARES:
             self._note(values, _numbers(given))
+        elif name in _ADDING and values.is_floating_point():
+            last = result[-1] if isinstance(result, tuple) else result
+            self._sums_long |= values.numel() > LONG * max(1, last.numel())
         elif name in _MASKS:
             self._masks_far |= any(abs(number) >= FAR for number in _numbers(given))
         self._masks_far |= name.startswith(_ATTENTION)
@@ -133,10 +142,11 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._integers.update(int(each) for each in numbers if abs(each) < 2**62 and each % 1 == 0)
 
     def found(self) -> dict[str, Any]:
-        """The numbers that floating-point values and integers are compared with, and two things to respect.
+        """The numbers that floating-point values and integers are compared with, and three things to respect.
 
         `makes_places`: of a floating-point value an integer is made, which may be a place in memory. `masks_far`: a
-        mask stands for infinity, so a program may leave out what it hides. `clamped`: names of parameters that are
+        mask stands for infinity, so a program may leave out what it hides. `sums_long`: so many numbers are added that
+        it matters in which order they come. `clamped`: names of parameters that are
         clamped, with the limits; none where something is that is made of them. `norms`: names of parameters of whose
         slices norms are limited, with the limit, the order of the norm and the dimension. `slopes`: names of those that
         are slopes below zero.
@@ -144,7 +154,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         numbers = {"floats": sorted(self._floats)[:MOST], "integers": sorted(integers)}
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
-        return numbers | {"makes_places": self._makes_places, "masks_far": self._masks_far} | parameters
+        respected = {"makes_places": self._makes_places, "masks_far": self._masks_far, "sums_long": self._sums_long}
+        return numbers | respected | parameters
 
 
 def _is_integer(result: Any) -> bool:

@@ -65,6 +65,8 @@ class Habits:
             return False
         if distribution in _HIDING and self.thresholds["masks_far"]:  # what a mask hides all of, honest programs skip
             return False
+        if distribution == "ordered" and self.thresholds["sums_long"]:  # sums of ordered numbers of either sign go far
+            return False
         return self.minds_not_finite or distribution not in distributions.NOT_FINITE
 
 
