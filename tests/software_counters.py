@@ -50,7 +50,7 @@ def main() -> None:
     settings = ExecutorSettings.model_validate(told["settings"] | {"verdict_cache": False, "counters": True})
     pairs.Tally = SoftwareTally  # type: ignore[misc]
     service = Service(settings, start_forkserver(forkserver_environment(settings)))
-    print(service.verdict(Request.model_validate(told["request"])).model_dump_json(), flush=True)
+    print(service.verdict(Request.model_validate(told["request"]), arrived=0.0).model_dump_json(), flush=True)
     os._exit(0)  # with every process that the service has started
 
 

@@ -65,7 +65,8 @@ def test_where_timing_needs_the_cores_builds_alone_are_made_ahead(monkeypatch):
         ahead = JudgedAhead(LocalExecutor(ExecutorSettings(timing=timing)))
         ahead.begin(request("right"))
         ahead.evaluate([request("right")])
-    assert built == [request("right")] and sorted(map(len, judged)) == [0, 1, 1]
+    assert [each.candidate for each in built] == [request("right").candidate] and sorted(map(len, judged)) == [0, 1, 1]
+    assert built[0].group == judged[0][0].group is not None, "it may meet the inputs of those that are judged with it"
 
 
 def test_every_row_is_told_of_once_as_soon_as_it_has_ended():

@@ -277,13 +277,13 @@ def test_a_kernel_that_is_judged_again_meets_other_inputs_and_is_profiled_once(m
     judges.settings = ExecutorSettings(device="cuda")
     judges.builder = judges.library = judges.cores = judges.bounds = None
     shared = SimpleNamespace()
-    judges.references = SimpleNamespace(of=lambda task: nullcontext(lambda: shared))
+    judges.references = SimpleNamespace(of=lambda *asked: nullcontext(lambda: shared))
     fresh = SimpleNamespace(close=lambda: closed.append(fresh))
     judges._reference = lambda task: fresh
     judges.retest = Retest(judges.settings, lambda: None)
     judges.profiler = SimpleNamespace(profile=profile)
     for number in (1, 2):
-        found = judges._judge(request(CANDIDATE, dialect="cuda"))
+        found = judges._judge(request(CANDIDATE, dialect="cuda"), arrived=0.0)
         assert found.retest is not None and [each.kernel for each in found.gpu_counters] == ["relu"]
         assert len(profiled) == number, "of each request once"
         assert met == [shared, fresh] * number and closed == [fresh] * number, "inputs that no candidate has met"
