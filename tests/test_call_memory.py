@@ -196,7 +196,7 @@ def test_whoever_may_know_a_verdict_waits_until_nobody_needs_its_inputs() -> Non
         later.start()
         ask("fourth", arrived=0.0)
         order.append("first")
-    later.join()
+    later.join(600)
     assert order == ["second", "fourth", "first", "third"] and renewed == ["first"]
 
 

@@ -121,7 +121,7 @@ def _flatten(tree: Any, tensors: list[torch.Tensor], numbers: torch.dtype | None
     if isinstance(tree, torch.Tensor):
         tensors.append(tree)
         return {"tensor": len(tensors) - 1}
-    if numbers is not None and type(tree) in (bool, int, float) and abs(tree) < 2**63:
+    if numbers is not None and (type(tree) in (bool, float) or (type(tree) is int and abs(tree) < 2**63)):
         tensors.append(torch.tensor(tree, dtype=numbers if type(tree) is float else None))
         return {"number": len(tensors) - 1}
     if tree is None or type(tree) in (bool, int, str):

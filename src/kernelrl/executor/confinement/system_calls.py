@@ -194,7 +194,6 @@ def _allow_by_argument(rules: Any, timeless: bool) -> None:
         ("mbind", 5, (0,)),
         ("get_mempolicy", 4, (0,)),
         ("membarrier", 0, _MEMBARRIER),
-        ("getpriority", 1, (0,)),
         *((name, 0, (0, os.getpid())) for name in _OF_ITSELF),
         ("prctl", 0, _PRCTL),
         ("arch_prctl", 0, _ARCH_PRCTL),
@@ -222,6 +221,7 @@ def _allow_by_argument(rules: Any, timeless: bool) -> None:
     for name in ("kill", "tgkill"):
         rules.add_rule(seccomp.ALLOW, name, seccomp.Arg(0, seccomp.EQ, os.getpid()))
     rules.add_rule(seccomp.ALLOW, "prlimit64", seccomp.Arg(0, seccomp.EQ, 0), seccomp.Arg(2, seccomp.EQ, 0))
+    rules.add_rule(seccomp.ALLOW, "getpriority", _low_word(0, 0), _low_word(1, 0))
     rules.add_rule(seccomp.ALLOW, "clone", _low_word(0, _A_THREAD))
 
 

@@ -169,6 +169,7 @@ class Meanings:
 def _numbers(least: int, most: int, ranges: Sequence[Sequence[int]]) -> torch.Tensor:
     """Those that an input may hold which holds some between these: the narrowest range that has both."""
     low, high = next((each for each in ranges if each[0] <= least and most < each[1]), (least, most + 1))
+    high = min(high, 2**63 - 1)
     if high - low <= WIDEST:
         return torch.arange(low, high)
     step = (high - low) // (WIDEST // 2)

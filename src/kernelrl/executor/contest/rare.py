@@ -150,7 +150,7 @@ def ordered(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def shares(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Of three integers or more one is absent, or in half of the places."""
     flat = _flat(values)
-    if flat.max() - flat.min() < 2:
+    if int(flat.max()) - int(flat.min()) < 2:
         return values
     one, other = (flat[_below(len(flat), generator)].item() for _ in range(2))
     if coin(generator):
@@ -187,7 +187,8 @@ def some_places(values: torch.Tensor, generator: torch.Generator) -> torch.Tenso
     """Any one place, or one in every fourth row or so, in the flattened values."""
     num_rows = values.numel() // max(1, values.shape[-1] if values.dim() else 1)
     count = 1 if coin(generator) else max(1, num_rows // 4)
-    return torch.randint(values.numel(), (count,), generator=generator)
+    places: torch.Tensor = torch.unique(torch.randint(values.numel(), (count,), generator=generator))
+    return places
 
 
 def _flat(values: torch.Tensor) -> torch.Tensor:

@@ -163,6 +163,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             return certain[0]
         if base.startswith(_INSIDE):
             result = func(*map(self._moved_inside, args), **kwargs)
+            if any(isinstance(item, torch.Tensor) and not item.is_floating_point() for item in _as_tuple(result)):
+                return _with_exact_integers(result, func(*args, **kwargs))
         else:
             moved = self._moved_off_grid if base in _STEPS else self._moved
             result = func(*(moved(item) if _is_float(item) else item for item in args), **kwargs)
@@ -304,7 +306,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         """Errors of sums of products, not smaller than that of as many of the largest one where this is what counts."""
         if not self._by_largest or not first.numel() or not second.numel():
             return error
-        largest = float(first.abs().max() * second.abs().max()) * num_terms**0.5
+        largest = float(_largest(first) * _largest(second)) * num_terms**0.5
         return error.abs().clamp_min(abs(self._sum_unit) * largest)
 
     def _scattered_error(self, func: Any, base: str, args: tuple[Any, ...], kwargs: Any) -> torch.Tensor | None:
@@ -315,13 +317,15 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if base == "index_put" and not (args[3] if len(args) > 3 else kwargs.get("accumulate", False)):
             return None
 
-        def add(function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        alpha = kwargs.get("alpha", 1)
+
+        def add(function: Callable[[torch.Tensor], torch.Tensor], times: float) -> torch.Tensor:
             terms = [function(item) if number in (0, place) else item for number, item in enumerate(args)]
-            added: torch.Tensor = func(*terms, **kwargs)
+            added: torch.Tensor = func(*terms, **(kwargs | {"alpha": times} if "alpha" in kwargs else kwargs))
             return added
 
-        num_terms = add(lambda terms: terms.ne(0).double())
-        return _error(self._sum_unit, num_terms, add(torch.square), add(torch.clone))
+        num_terms = add(lambda terms: terms.ne(0).double(), 1)
+        return _error(self._sum_unit, num_terms, add(torch.square, alpha**2), add(torch.clone, alpha))
 
     def _one_sided_error(
         self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor
@@ -361,6 +365,19 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             self._table = torch.from_numpy(np.unpackbits(coins)).to(like.device, torch.float64).mul_(2.0).sub_(1.0)
         start = int(self._generator.integers(len(self._table) - count + 1))
         return self._table[start : start + count].view(like.shape)
+
+
+def _with_exact_integers(moved: Any, exact: Any) -> Any:
+    """The moved results, which may be complex, with the exact ones in place of integers: pivots, what went wrong."""
+    if not isinstance(moved, tuple):
+        return moved
+    pairs = zip(moved, exact, strict=True)
+    return tuple(one if one.is_floating_point() or one.is_complex() else other for one, other in pairs)
+
+
+def _largest(values: torch.Tensor) -> torch.Tensor:
+    """The largest magnitude of those that are finite."""
+    return values.abs().nan_to_num(0.0, 0.0, 0.0).max()
 
 
 def _of_squares(func: Any, args: tuple[Any, ...], kwargs: Any) -> torch.Tensor:

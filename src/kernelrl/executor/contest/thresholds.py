@@ -5,6 +5,7 @@ Runs in the process of a reference, which is trusted text.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -84,7 +85,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             return result
         if self._parameters:
             self._follow(name, given, values, result)
-        self._meanings.follow(name, func, args, kwargs, result)
+        with contextlib.suppress(Exception):  # an operator that is not made for so many numbers, or for their kind
+            self._meanings.follow(name, func, args, kwargs, result)
         if name in _SEARCHES:
             self._note(args[_SEARCHES[name]], args[_SEARCHES[name]].flatten()[:MOST].tolist())
         elif name in _LOSSES:
@@ -95,7 +97,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._note(values, _numbers(given))
         elif name in _ADDING and values.is_floating_point():
             last = result[-1] if isinstance(result, tuple) else result
-            self._sums_long |= values.numel() > LONG * max(1, last.numel())
+            self._sums_long |= values.numel() > LONG * max(1, last.numel()) and last.numel() > 0  # or they are given
         elif name in _MASKS:
             self._masks_far |= any(abs(number) >= FAR for number in _numbers(given))
         self._masks_far |= name.startswith(_ATTENTION)

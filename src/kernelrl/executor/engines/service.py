@@ -138,7 +138,11 @@ class References:
             self._users[key] = self._users.get(key, 0) + 1
             starting = self._starting.setdefault(key, threading.Lock())
 
+        met = False
+
         def get() -> Reference:
+            nonlocal met
+            met = True
             with self._cores.holding(starting):
                 entry = self._entries.get(key)
                 if entry is None or (isinstance(entry, Reference) and not entry.process.alive):
@@ -159,7 +163,10 @@ class References:
         finally:
             with self._lock:
                 self._users[key] -= 1
-                told.first = min(told.first, time.monotonic())
+                if met:  # else it was refused before it saw any inputs
+                    told.first = min(told.first, time.monotonic())
+                if not self._users[key] and key not in self._entries:
+                    del self._users[key], self._starting[key], self._told[key]
                 self._shrink()
                 self._left.notify_all()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -78,7 +78,7 @@ class Reference:
         self._settled: dict[Draw, list[compare.Expected] | None] = {}
         self._start = start
         self._borne: list[Distribution] = []  # of those that are rare
-        self._unborne: set[Distribution | Literal["task"]] = set()  # as timed calls have shown
+        self._unborne: set[str] = set()  # as timed calls have shown
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
         self.has_parameters = self.parameters_vary = False
@@ -214,8 +214,6 @@ class Reference:
         settings = self.settings
         checked, redrawn = self._number(CHECKED, packed), self._number(REDRAWN, packed)
         cases = [self._trial(index, checked) for index in range(settings.trials)]
-        shown = {case.draw.distribution for case in cases} - self._unborne
-        self._borne = [name for name in self._rare if name in shown]
         planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
         planned += [
             Draw(index, name, parameters=redrawn)
@@ -223,6 +221,9 @@ class Reference:
             if name not in self._rare or name in self._rare[settings.trials - 1 :]
         ]
         cases += [case for draw in planned if (case := self.case(draw)) is not None]
+        shown = {case.draw.distribution for case in cases}
+        changes = any(case.changed for case in cases)  # what it makes of its inputs may not be reliable there
+        self._borne = [] if changes else [name for name in self._rare if name in shown]
         expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
         check_dependence(self.task, expected)
         return cases
@@ -258,7 +259,8 @@ class Reference:
     def timed_case(self, index: int, packed: frozenset[int]) -> Case:
         """Inputs for a timed call, with parameters that no checked run has seen. The caller holds `lock`."""
         parameters = self.timed_parameters(packed)
-        if name := random.Random(self.seeds.of(Draw(index), "rare")).choice([None, *self._borne]):
+        bearable = [None, *(name for name in self._borne if name not in self._unborne)]
+        if name := random.Random(self.seeds.of(Draw(index), "rare")).choice(bearable):
             case = self._provisional_if_borne(Draw(index, name, parameters=parameters))
             if case is not None and find_not_finite([near.native for near in case.near]) <= self.habits.not_finite:
                 return case

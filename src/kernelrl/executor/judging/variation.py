@@ -37,7 +37,7 @@ Slope = Literal["steep", "falling"]
 """A slope above 1, or below 0."""
 Seldom = Literal["far", "some"]
 """A row or element of zeros and one that is another's copy, and, for `far`, elements of vectors far from zero."""
-FEWEST_ROWS = 4
+FEWEST_ROWS = 5
 """With fewer rows, or elements of a vector, none is rare."""
 FARTHEST_OF_ALL = 100.0
 
@@ -182,13 +182,14 @@ def _with_seldom_ones(values: torch.Tensor, kind: Seldom, generator: torch.Gener
     if not values.dim() or len(values) < FEWEST_ROWS:
         return values
     new = values.clone(memory_format=torch.contiguous_format)
-    zero, copy, original, far = torch.randperm(len(values), generator=generator)[:4].tolist()
+    zero, copy, original, far, low = torch.randperm(len(values), generator=generator)[:5].tolist()
     new[copy] = new[original]
     positive = float(values.min()) > 0
     if not positive:
         new[zero] = 0.0
     if kind == "far" and values.dim() == 1:
-        new[far] = FARTHEST_OF_ALL if positive or float(torch.rand((), generator=generator)) < 0.5 else -FARTHEST_OF_ALL
+        new[far] = FARTHEST_OF_ALL
+        new[low] = new[low] if positive else -FARTHEST_OF_ALL
     return new
 
 
