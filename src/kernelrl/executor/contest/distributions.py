@@ -24,7 +24,7 @@ TINY = 1e-6
 SOME = 0.05
 """Share of the values that are not finite."""
 FEW = 2 / 3
-"""Share of the draws in which it is one or two values and no more, which nobody meets who looks at some."""
+"""Share of the draws in which equal inputs part in one or two places alone, which nobody meets who looks at some."""
 CLASSES = 4
 """Of the places of NaN, see `with_nan`."""
 WIDEST = 8.0

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from kernelrl.executor import wire
-from kernelrl.executor.contest.operator_mode import OperatorMode
+from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.rounding import Precisions, Rounding, stay_in_float64
 
 _FIRST = frozenset("max min argmax argmin".split())
@@ -60,7 +60,7 @@ class Choices(OperatorMode):  # type: ignore[no-untyped-call]
         name = func._schema.name.removeprefix("aten::")
         chosen = result[-1] if isinstance(result, tuple) else result
         if name in _FIRST | _ANY | _RUNNING and isinstance(chosen, torch.Tensor) and chosen.dtype == torch.int64:
-            given = _given(func, args, kwargs)
+            given = arguments_of(func, args, kwargs)
             if "dim" in given:
                 first = name in _FIRST or bool(given.get("stable"))
                 self._noted.append((args[0].clone(), chosen.clone(), given["dim"], first, name in _RUNNING))
@@ -80,12 +80,6 @@ class Choices(OperatorMode):  # type: ignore[no-untyped-call]
         return [_choice(*each, tiny) for each in self._noted]
 
 
-def _given(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """All arguments of an operator by their names."""
-    defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-    return defaults | dict(zip(defaults, args, strict=False)) | kwargs
-
-
 def _choice(
     values: torch.Tensor, chosen: torch.Tensor, dim: int | None, first: bool, running: bool, tiny: float
 ) -> Choice:
@@ -103,7 +97,7 @@ class LastOfEquals(OperatorMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = _given(func, args, kwargs)
+        given = arguments_of(func, args, kwargs)
         name = func._schema.name.removeprefix("aten::")
         if name not in _ANY or "dim" not in given or given.get("stable") or not args[0].dim():
             return func(*args, **kwargs)

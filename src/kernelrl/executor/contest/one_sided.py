@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from kernelrl.executor.contest.operator_mode import arguments_of
+
 LEAST = 1024
 """With fewer terms the usual tolerance is larger than what they err."""
 MOST = 1 << 22
@@ -48,7 +50,7 @@ def units_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps:
     name = func._schema.name.removeprefix("aten::")
     if (place := _PRODUCTS.get(name)) is not None:
         return _units_of_products(args[place], args[place + 1], eps)
-    given = _given(func, args, kwargs)
+    given = arguments_of(func, args, kwargs)
     values = args[0]
     if given.get("reduction"):
         losses = func(**{**given, "reduction": 0})
@@ -83,7 +85,7 @@ def units_of_statistics(
         Errors of the values by those of their means, not relative to them, and of what is normalised by those of the
         variances, relative to it, both in the form of the values; None: it makes no long sums.
     """
-    given = _given(func, args, kwargs)
+    given = arguments_of(func, args, kwargs)
     values: torch.Tensor = args[0].reshape(given["N"], given["group"], -1) if "group" in given else args[0]
     if "normalized_shape" in given:
         dims = tuple(range(values.dim() - len(given["normalized_shape"]), values.dim()))
@@ -107,7 +109,7 @@ def units_of_statistics(
 
 def shift_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | float:
     """What a norm adds to what it has normalised, in a form that is added to its result."""
-    given = _given(func, args, kwargs)
+    given = arguments_of(func, args, kwargs)
     bias: torch.Tensor | None = given.get("bias")
     if bias is None:
         return 0.0
@@ -179,12 +181,6 @@ def _sampled(terms: torch.Tensor) -> torch.Tensor:
         return terms
     generator = torch.Generator().manual_seed(count)
     return terms[:, torch.randint(count, (num_terms,), generator=generator).to(terms.device)]
-
-
-def _given(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """All arguments of an operator by their names."""
-    defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-    return defaults | dict(zip(defaults, args, strict=False)) | kwargs
 
 
 def _dims(given: int | Sequence[int] | None, values: torch.Tensor) -> tuple[int, ...]:
