@@ -84,7 +84,7 @@ def test_a_verdict_says_where_its_time_went(executor: Executor) -> None:
 def test_a_wrong_kernel_is_incorrect_and_says_where(executor: Executor) -> None:
     verdict = judge(executor, KERNELS["wrong"])
     assert verdict.status == "incorrect" and verdict.stage == "ran"
-    assert [error.inputs for error in verdict.errors[:4]] == ["task", "spike", "rows", "grains"]
+    assert [error.inputs for error in verdict.errors[:4]] == ["task", "rows", "spike", "grains"]
     assert verdict.errors[0].kind == "mismatch" and 0.4 < (verdict.errors[0].mismatched or 0) < 0.6
     assert verdict.speedup is None
 

@@ -41,7 +41,7 @@ def test_most_of_a_draw_is_as_it_was(name: Distribution, shape: tuple[int, ...],
         assert after is not None and after.shape == before.shape and after.dtype == dtype
         assert bool(after.isfinite().all())
         if before.numel() > 200:
-            assert float((after == before).double().mean()) > 0.6
+            assert float((after == before).double().mean()) >= 0.5
 
 
 def test_a_spike_may_be_anywhere_and_is_alone_in_half_of_the_draws() -> None:
@@ -74,6 +74,18 @@ def test_what_is_rare_is_not_finite_where_the_task_says_what_becomes_of_that() -
 def test_rows_of_coins_and_integers_may_be_even() -> None:
     for draw in (lambda: torch.rand(8, 32).bernoulli_(0.5), lambda: torch.randint(9, (8, 32))):
         assert any(bool((values == values[:, :1]).all(dim=1).any()) for values in drawn("rows", draw))
+
+
+def test_several_rows_are_each_of_another_kind_and_a_whole_sample_may_be() -> None:
+    found = drawn("rows", lambda: torch.randn(64, 32))
+    both = 0
+    for values in found:
+        even, zero = (values == values[:, :1]).all(dim=1), (values == 0).all(dim=1)
+        both += bool((even & ~zero).any() and zero.any())
+    assert both > 5
+    assert any(
+        bool((values == 0).flatten(1).all(dim=1).any()) for values in drawn("rows", lambda: torch.randn(8, 3, 4))
+    )
 
 
 def test_one_element_alone_decides() -> None:

@@ -27,8 +27,8 @@ Distribution = Literal[
     "infinite",
     "single",
     "ordered",
-    "spike",
     "rows",
+    "spike",
     "grains",
 ]
 """Value distributions beside the task's own (`executor/contest/distributions.py`)."""

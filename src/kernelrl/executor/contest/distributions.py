@@ -425,13 +425,13 @@ DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torc
     "denormal": _denormal,
     "nan": _nan,
     "infinite": _infinite,
-    "spike": rare.spike,
     "rows": rare.rows,
+    "spike": rare.spike,
     "grains": rare.grains,
     "single": rare.single,
     "ordered": rare.ordered,
 }
-RARE: tuple[Distribution, ...] = ("spike", "rows", "grains")
+RARE: tuple[Distribution, ...] = ("rows", "spike", "grains")
 """Those that are the task's own but for something rare."""
 LEAVING = ("normal", "uniform", "spike")
 """Those that say little within an interval, and in which values may leave it."""

@@ -48,48 +48,80 @@ def not_finite(values: torch.Tensor, drawn: torch.Tensor, generator: torch.Gener
     return values if number is None else values.masked_fill(values != drawn, number)
 
 
+Kind = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""What becomes of some rows, given as many others."""
+
+
 def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One row along any dimension, or one in eight, is of another size, or has a pattern (see `_patterns`)."""
-    table, restore = _as_rows(values, generator)
-    chosen, others = _some_rows(table, generator)
-    noise = 1 + NEAR * torch.randn(others.shape, generator=generator, dtype=table.dtype)
-    kinds: list[Callable[[], torch.Tensor]] = [
-        lambda: table[chosen] * SCALES[_below(len(SCALES), generator)],
-        lambda: table[chosen] * 0.0,
-        lambda: others * noise,
-        *_patterns(table[chosen], others, generator)[table.shape[1] > LONG :],
-    ]
-    table[chosen] = kinds[_below(len(kinds), generator)]().clone()
-    return restore(table)
+    """Rows or slabs are of another size, zero, nearly equal to others, or have a pattern (see `_patterns`)."""
+
+    def scaled(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        return some * SCALES[_below(len(SCALES), generator)]
+
+    def zero(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        return some * 0.0
+
+    def near(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        return others * (1 + NEAR * torch.randn(others.shape, generator=generator, dtype=others.dtype))
+
+    in_order, *patterns = _patterns(generator)
+    kinds = [scaled, zero, near, *patterns]
+    return _with_rows(values, lambda length: kinds if length > LONG else [*kinds, in_order], generator)
 
 
 def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One row of integers along any dimension, or one in eight, has a pattern."""
+    """Rows or slabs of integers have a pattern."""
+    return _with_rows(values, lambda length: _patterns(generator), generator)
+
+
+def _with_rows(values: torch.Tensor, kinds_of: Callable[[int], list[Kind]], generator: torch.Generator) -> torch.Tensor:
+    """One row along any dimension is of one kind, or one in eight are, or several are each of another kind.
+
+    Args:
+        values: of any shape.
+        kinds_of: what may become of rows of a length.
+        generator: source of randomness.
+    """
     table, restore = _as_rows(values, generator)
-    chosen, others = _some_rows(table, generator)
-    kinds = _patterns(table[chosen], others, generator)
-    table[chosen] = kinds[_below(len(kinds), generator)]().clone()
+    kinds = kinds_of(table.shape[1])
+    order = torch.randperm(len(table), generator=generator)
+    if coin(generator):
+        numbers = torch.randperm(len(kinds), generator=generator)[: max(1, len(table) // FEW)].tolist()
+        count = 1
+    else:
+        numbers = [_below(len(kinds), generator)]
+        count = max(1, len(table) // 8) if coin(generator) else 1
+    for number, some, others in zip(
+        numbers, torch.split(order, count), torch.split(order.flip(0), count), strict=False
+    ):
+        table[some] = kinds[number](table[some], table[others]).clone()
     return restore(table)
 
 
-def _patterns(some: torch.Tensor, others: torch.Tensor, generator: torch.Generator) -> list[Callable[[], torch.Tensor]]:
+def _patterns(generator: torch.Generator) -> list[Kind]:
     """Rows that random draws never have: in an order, even, even but for one, of two parts, equal to another one."""
 
-    def even() -> torch.Tensor:
+    def in_order(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        return _in_order(some, generator)
+
+    def even(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         kinds = [some[:, :1], some.amin(dim=1, keepdim=True), some.amax(dim=1, keepdim=True)]
         return kinds[_below(len(kinds), generator)].expand_as(some)
 
-    def even_but_one() -> torch.Tensor:
-        new, place = even().clone(), _below(some.shape[1], generator)
+    def even_but_one(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        new, place = even(some, others).clone(), _below(some.shape[1], generator)
         new[:, place] = some.amax(dim=1) if coin(generator) else some.amin(dim=1)
         return new
 
-    def parts() -> torch.Tensor:
+    def parts(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         ends = [some.amin(dim=1, keepdim=True), some.amax(dim=1, keepdim=True)]
         first, second = ends if coin(generator) else reversed(ends)
         return torch.where(torch.arange(some.shape[1]) < _below(some.shape[1] + 1, generator), first, second)
 
-    return [lambda: _in_order(some, generator), even, even_but_one, parts, lambda: others]
+    def equal(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        return others
+
+    return [in_order, even, even_but_one, parts, equal]
 
 
 def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -200,7 +232,8 @@ def _as_rows(
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """A copy of the values in rows along a dimension, half of the time the last, and what undoes that.
 
-    Those of one dimension are one row, or some eight, and what is left over stays.
+    Those of one dimension are one row, or some eight, and what is left over stays. Of three dimensions and more a row
+    is now and then all that one index holds (a channel, a sample).
     """
     if values.dim() < 2:
         flat = _flat(values)
@@ -208,17 +241,16 @@ def _as_rows(
         rest = flat[len(flat) // width * width :]
         table = flat[: len(flat) - len(rest)].reshape(-1, width)
         return table, lambda new: torch.cat([new.reshape(-1), rest]).reshape(values.shape)
+    if values.dim() > 2 and coin(generator) and coin(generator):
+        dim = _below(values.dim() - 1, generator)
+        moved = values.movedim(dim, 0)
+        return moved.reshape(
+            values.shape[dim], -1
+        ).clone(), lambda new: new.reshape(moved.shape).movedim(0, dim).contiguous()
     dim = values.dim() - 1 if coin(generator) else _below(values.dim(), generator)
     moved = values.movedim(dim, -1)
     table = moved.reshape(-1, values.shape[dim]).clone()
     return table, lambda new: new.reshape(moved.shape).movedim(-1, dim).contiguous()
-
-
-def _some_rows(table: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Numbers of one row, or of one in eight, and as many other rows."""
-    order = torch.randperm(len(table), generator=generator)
-    count = max(1, len(table) // 8) if coin(generator) else 1
-    return order[:count], table[order[-count:]]
 
 
 def _below(end: int, generator: torch.Generator) -> int:

@@ -6,6 +6,7 @@ Runs in the process of a reference, which is trusted text.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -49,7 +50,9 @@ GRID, LARGEST = 1024.0, 1024.0
 They are the same in every precision, and what is computed with them is seldom rounded.
 """
 FAR = 1000.0
-"""What a mask puts in the place of a value stands for infinity where it is so large, and so does a limit."""
+"""What a mask puts in the place of a value stands for infinity where it is so large, and so does a limit.
+
+Where it is infinity itself, the reference's outputs tell whether it says what becomes of a row that is all hidden."""
 
 
 class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
@@ -99,7 +102,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             last = result[-1] if isinstance(result, tuple) else result
             self._sums_long |= values.numel() > LONG * max(1, last.numel()) and last.numel() > 0  # or they are given
         elif name in _MASKS:
-            self._masks_far |= any(abs(number) >= FAR for number in _numbers(given))
+            self._masks_far |= any(FAR <= abs(number) < math.inf for number in _numbers(given))
         self._masks_far |= name.startswith(_ATTENTION)
         if values.is_floating_point():
             self._makes_places |= name in _PLACES or (name in _CONVERTS and _is_integer(result))

@@ -48,6 +48,8 @@ _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 
 Made = TypeVar("Made")
+RARE_DRAWS = 2
+"""How often something rare is drawn for a trial until the reference bears it."""
 BEHIND = mmap.PAGESIZE
 """Memory behind the inputs: what reads there is left to the second look, and not to what happens to lie there."""
 
@@ -235,9 +237,12 @@ class Reference:
 
     def _trial(self, index: int, parameters: int) -> Case:
         """A trial on the task's own inputs, with something rare in most of them, but never in the first."""
-        name = [None, *self._rare][index % (1 + len(self._rare))]
-        if name and (case := self.case(Draw(index, name, parameters=parameters))) is not None:
-            return case
+        if index and self._rare:
+            name = self._rare[(index - 1) % len(self._rare)]
+            for again in range(RARE_DRAWS):  # what the reference does not bear of one draw, it may bear of others
+                draw = Draw(index + again * self.settings.trials, name, parameters=parameters)
+                if (case := self.case(draw)) is not None:
+                    return case
         case = self.case(Draw(index, parameters=parameters))
         assert case is not None  # the task's own distribution always applies
         return case
