@@ -164,11 +164,15 @@ def _units_of_terms(terms: torch.Tensor, size: torch.Tensor, count: int, eps: fl
     """
     last_place = eps * torch.exp2(size.clamp_min(torch.finfo(torch.float32).tiny).log2().floor())
     steps = terms / last_place.unsqueeze(-1)
-    most = (4 * steps.abs()).clamp_max(1.0) * ((steps - steps.round()).abs() > ON_GRID)
+    past = (steps - steps.round()).float()  # what counts is this alone, and single precision is enough for it
+    most = (4 * steps.abs()).clamp_max(1.0).float() * (past.abs() > ON_GRID)
+    once = torch.polar(torch.ones_like(past), 2 * math.pi * past)
+    turned = once * most
     alike = torch.zeros_like(size)
     for number in range(1, HARMONICS + 1):
-        coefficient = (2j * math.pi * number * steps).exp().mul(most).mean(-1).abs()
+        coefficient = turned.mean(-1).abs().double()
         alike += (coefficient.square() - CHANCE / terms.shape[-1]).clamp_min(0.0).sqrt() / number
+        turned *= once
     alike /= sum(1 / number for number in range(1, HARMONICS + 1))
     return (count / 4 * alike).nan_to_num(0.0)
 
