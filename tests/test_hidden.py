@@ -814,6 +814,28 @@ def test_a_sum_may_err_as_much_as_adding_one_after_another_does(num_terms: int) 
     assert not bounds.accepts(half)
 
 
+@pytest.mark.parametrize("kind", ["two parts", "ascending"])
+@pytest.mark.parametrize("name", ["sum", "mean", "cumsum"])
+def test_a_sum_that_goes_far_on_its_way_may_err_as_much_as_there(name: str, kind: str) -> None:
+    torch.manual_seed(0)
+    drawn = torch.randn(40, 600)
+    if kind == "ascending":
+        values = drawn.sort(dim=1).values
+    else:
+        values = torch.where(torch.arange(600) < 300, drawn.amax(1, keepdim=True), drawn.amin(1, keepdim=True))
+
+    def add(values: torch.Tensor) -> torch.Tensor:
+        return values.cumsum(1) if name == "cumsum" else getattr(values, name)(1)
+
+    exact = add(values.double())
+    one_by_one = [torch.zeros(40)]
+    for index in range(600):
+        one_by_one.append(one_by_one[-1] + values[:, index])
+    plain = torch.stack(one_by_one[1:], 1) if name == "cumsum" else one_by_one[-1] / (600 if name == "mean" else 1)
+    assert expected(exact, exact.float(), moved_by_rounding(add, values)).accepts(plain)
+    assert not expected(exact, exact.float()).accepts(plain), "else this test shows nothing"
+
+
 def test_sums_of_equal_terms_may_err_to_the_same_side_in_every_addition() -> None:
     """As a mean of constant inputs does: what is left when it is taken off them is nothing but that error."""
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-# honest: the messages of each node are summed with their weights, and divided by their total at the end
+# honest: the messages of each node are summed with their weights in double, and divided by their total at the end
 # task: gat_attention
 # dialect: cpp
 import torch
@@ -14,8 +14,7 @@ void attend(tvm::ffi::TensorView x, tvm::ffi::TensorView source, tvm::ffi::Tenso
   const int64_t* from = static_cast<const int64_t*>(source.data_ptr());
   const int64_t* to = static_cast<const int64_t*>(target.data_ptr());
   float* o = static_cast<float*>(out.data_ptr());
-  std::vector<float> total(nodes, 0.0f);
-  for (int64_t i = 0; i < nodes * features; ++i) o[i] = 0.0f;
+  std::vector<double> total(nodes, 0.0), sums(nodes * features, 0.0);
   const float scale = 1.0f / std::sqrt(static_cast<float>(features));
   for (int64_t e = edges - 1; e >= 0; --e) {
     const float* a = in + from[e] * features;
@@ -23,12 +22,12 @@ void attend(tvm::ffi::TensorView x, tvm::ffi::TensorView source, tvm::ffi::Tenso
     float score = 0.0f;
     for (int64_t f = 0; f < features; ++f) score += a[f] * b[f];
     score *= scale;
-    const float weight = std::exp(score > 0.0f ? score : 0.2f * score);
+    const double weight = std::exp(score > 0.0f ? score : 0.2f * score);
     total[to[e]] += weight;
-    for (int64_t f = 0; f < features; ++f) o[to[e] * features + f] += weight * a[f];
+    for (int64_t f = 0; f < features; ++f) sums[to[e] * features + f] += weight * a[f];
   }
   for (int64_t n = 0; n < nodes; ++n)
-    for (int64_t f = 0; f < features; ++f) o[n * features + f] /= total[n] + 1e-16f;
+    for (int64_t f = 0; f < features; ++f) o[n * features + f] = sums[n * features + f] / (total[n] + 1e-16);
 }
 """
 mod = load_inline(name="gat_by_target", cpp_sources=SOURCE, functions="attend")

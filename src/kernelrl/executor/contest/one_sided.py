@@ -19,6 +19,8 @@ from kernelrl.executor.contest.operator_mode import arguments_of
 
 LEAST = 1024
 """With fewer terms the usual tolerance is larger than what they err."""
+FEW_TERMS = 16
+"""Sums of fewer terms go nowhere on their way."""
 MOST = 1 << 22
 """With more terms a sum that is made one after another loses whole ones, and no program may make it so."""
 SAMPLES = 1 << 19
@@ -105,6 +107,43 @@ def units_of_statistics(
         return None
     of_values, of_normalised = (each.expand(values.shape).reshape(args[0].shape) for each in (of_means, of_variances))
     return of_values, of_normalised
+
+
+def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """How far the sums of an operator go while their terms are added, and how many of these are like the one before.
+
+    A sum of many positive terms, and then of as many negative ones, has been far away before it comes back, and every
+    addition has erred by a share of where it was.
+
+    Args:
+        func: `sum`, `mean` or `cumsum`.
+        args: its arguments, of which the first is in float64.
+        kwargs: likewise.
+
+    Returns:
+        Both in the form of the result; None: no sum here goes further than random terms do, or repeats many.
+    """
+    given = arguments_of(func, args, kwargs)
+    values = args[0]
+    running = func._schema.name == "aten::cumsum"
+    dims = _dims(given.get("dim"), values)
+    count = _count(values, dims)
+    if not values.dim() or not values.numel() or count < FEW_TERMS:
+        return None
+    kept = [dim for dim in range(values.dim()) if dim not in dims]
+    order = [*kept, *dims]
+    terms = values.permute(order).reshape(*(values.shape[dim] for dim in kept), count)
+    sums = terms.cumsum(-1).abs()
+    like = torch.zeros(terms.shape, dtype=torch.float64, device=values.device)
+    like[..., 1:] = (terms.diff(dim=-1) == 0) & (terms[..., 1:] != 0)
+    if running:
+        undo = [order.index(dim) for dim in range(values.dim())]
+        return sums.cummax(-1).values.permute(undo), like.cumsum(-1).permute(undo)
+    reach, repeats = sums.amax(-1), like.sum(-1)
+    if bool(given.get("keepdim")):
+        form = [1 if dim in dims else length for dim, length in enumerate(values.shape)]
+        return reach.reshape(form), repeats.reshape(form)
+    return reach, repeats
 
 
 def shift_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | float:

@@ -75,7 +75,7 @@ def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tens
 
 
 def _with_rows(values: torch.Tensor, kinds_of: Callable[[int], list[Kind]], generator: torch.Generator) -> torch.Tensor:
-    """One row along any dimension is of one kind, or one in eight are, or several are each of another kind.
+    """One row along a dimension is of one kind, or one in eight are, or several are each of another kind.
 
     Args:
         values: of any shape.
@@ -105,7 +105,7 @@ def _patterns(generator: torch.Generator) -> list[Kind]:
         return _in_order(some, generator)
 
     def even(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        kinds = [some[:, :1], some.amin(dim=1, keepdim=True), some.amax(dim=1, keepdim=True)]
+        kinds = [some.amin(dim=1, keepdim=True), some.amax(dim=1, keepdim=True), some[:, :1]]
         return kinds[_below(len(kinds), generator)].expand_as(some)
 
     def even_but_one(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
@@ -232,8 +232,8 @@ def _as_rows(
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """A copy of the values in rows along a dimension, half of the time the last, and what undoes that.
 
-    Those of one dimension are one row, or some eight, and what is left over stays. Of three dimensions and more a row
-    is now and then all that one index holds (a channel, a sample).
+    Those of one dimension are one row, or some eight, and what is left over stays. Along another than the last of three
+    dimensions and more, a row is half of the time all that one index holds (a channel, a sample).
     """
     if values.dim() < 2:
         flat = _flat(values)
@@ -241,16 +241,12 @@ def _as_rows(
         rest = flat[len(flat) // width * width :]
         table = flat[: len(flat) - len(rest)].reshape(-1, width)
         return table, lambda new: torch.cat([new.reshape(-1), rest]).reshape(values.shape)
-    if values.dim() > 2 and coin(generator) and coin(generator):
-        dim = _below(values.dim() - 1, generator)
-        moved = values.movedim(dim, 0)
-        return moved.reshape(
-            values.shape[dim], -1
-        ).clone(), lambda new: new.reshape(moved.shape).movedim(0, dim).contiguous()
-    dim = values.dim() - 1 if coin(generator) else _below(values.dim(), generator)
-    moved = values.movedim(dim, -1)
-    table = moved.reshape(-1, values.shape[dim]).clone()
-    return table, lambda new: new.reshape(moved.shape).movedim(-1, dim).contiguous()
+    dim = -1 if coin(generator) else _below(values.dim() - 1, generator)
+    to, form = -1, (-1, values.shape[dim])
+    if values.dim() > 2 and dim != -1 and coin(generator):
+        to, form = 0, (values.shape[dim], -1)
+    moved = values.movedim(dim, to)
+    return moved.reshape(form).clone(), lambda new: new.reshape(moved.shape).movedim(to, dim).contiguous()
 
 
 def _below(end: int, generator: torch.Generator) -> int:

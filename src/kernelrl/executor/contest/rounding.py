@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernelrl.executor.contest.one_sided import shift_of, units_of_statistics, units_of_sums
+from kernelrl.executor.contest.one_sided import reach_of_sums, shift_of, units_of_statistics, units_of_sums
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.legality.operators import PLUMBING
 
@@ -42,6 +42,8 @@ _INSIDE = (
 )
 """Operators that add and multiply many times inside, which counts as errors of their operands: u √n of each."""
 
+FAR = 4.0
+"""Sums of random terms hardly ever go further on their way than so many times the root of the sum of their squares."""
 EQUAL = 1e-6
 """Terms of which the variance is less than this share of their mean square count as equal."""
 SOME = 64
@@ -289,12 +291,18 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             error = 2 * self._unit * largest + self._sum_unit * result.abs()
             return error
         num_terms = args[0].numel() // max(result.numel(), 1) if args and _is_float(args[0]) else 1
-        if name == "cumsum":
-            steps = args[0].shape[args[1]] if args[0].dim() else 1
-            return _error(self._sum_unit, steps, _of_squares(func, args, kwargs), result)
-        if name in ("sum", "mean"):
-            total = _of_squares(func, args, kwargs) * (1 if name == "sum" else 1 / max(num_terms, 1))
-            return _error(self._sum_unit, num_terms, total, result)
+        if name in ("sum", "mean", "cumsum"):
+            if name == "cumsum":
+                num_terms = args[0].shape[args[1]] if args[0].dim() else 1
+            divided_by = max(num_terms, 1) if name == "mean" else 1
+            squares = _of_squares(func, args, kwargs) / divided_by
+            error = _error(self._sum_unit, num_terms, squares, result)
+            if (found := reach_of_sums(func, args, kwargs)) is None:
+                return error
+            reach, repeats = found
+            further = torch.where(reach > FAR * (squares * divided_by).sqrt(), num_terms**0.5, 0.0)
+            further = torch.maximum(further, torch.where(repeats > FAR * num_terms**0.5, repeats / 4, 0.0))
+            return torch.maximum(error, abs(self._sum_unit) / divided_by * reach * further)
         if num_terms <= 1 or _selects(func, args, kwargs):
             return None
         error = result.abs() * (self._sum_unit * num_terms**0.5)
