@@ -114,7 +114,8 @@ def main() -> None:
         with make_executor({"cache_dir": cache}) as executor:
             executor.evaluate(_requests("python", [-3]))
             result["start_s"] = time.perf_counter() - started
-            result["overhead_ms"] = _overhead(executor, options.warm)
+            result["overhead_ms"] = _overhead(executor, options.warm, group="one")
+            result["alone_ms"] = _overhead(executor, options.warm // 4, group=None)
             result["build_cpu_s"] = _build_cpu(executor)
             result["idle_worker_mb"] = _idle_workers(executor)
     print(json.dumps(result)) if options.json else make_console().print(_table(result))
@@ -180,14 +181,18 @@ def _usual_way(kind: str, numbers: list[int]) -> float:
         return (time.perf_counter() - started) / len(numbers)
 
 
-def _overhead(executor: Executor, repeats: int) -> dict[str, float]:
-    """Time of a warm evaluation beyond the candidate's own calls (in milliseconds): built before, judged anew."""
+def _overhead(executor: Executor, repeats: int, group: str | None) -> dict[str, float]:
+    """Time of a warm evaluation beyond the candidate's own calls (in milliseconds): built before, judged anew.
+
+    Candidates of one `group` were written before any of their verdicts was known, and share inputs. Without one, each
+    is judged after somebody has seen the last verdict, and so meets inputs of its own, which are made for it.
+    """
     source = _source("tvm_ffi", -2)
     milliseconds = []
     for number in range(-5, repeats):
-        candidate = Candidate(source=f"{source}# warm {number}\n", dialect="cpp")
+        candidate = Candidate(source=f"{source}# warm {number} {group}\n", dialect="cpp")
         started = time.perf_counter()
-        [verdict] = executor.evaluate([Request(task=TASK, candidate=candidate, dialect="cpp")])
+        [verdict] = executor.evaluate([Request(task=TASK, candidate=candidate, dialect="cpp", group=group)])
         wall = (time.perf_counter() - started) * 1e3
         assert verdict.candidate_ms is not None and verdict.build is not None
         if number >= 0:
@@ -239,9 +244,10 @@ def _table(result: dict[str, Any]) -> Table:
             f"{seconds['seen']:.4f}",
             f"{result['ratio_seen'][kind]:.0f}x",
         )
-    overhead = result["overhead_ms"]
+    overhead, alone = result["overhead_ms"], result["alone_ms"]
     table.caption = (
-        f"overhead of a warm evaluation: p50 {overhead['p50']:.0f} ms, p99 {overhead['p99']:.0f} ms; build of a "
+        f"overhead of a warm evaluation: p50 {overhead['p50']:.0f} ms, p99 {overhead['p99']:.0f} ms in a group, "
+        f"p50 {alone['p50']:.0f} ms on inputs of its own; build of a "
         f"ten-line kernel {result['build_cpu_s']:.2f} s of CPU; idle worker {result['idle_worker_mb']:.0f} MiB; "
         f"first verdict of a new executor {result['start_s']:.1f} s; one process wakes another in "
         f"{result['wakeup_us']:.0f} µs"
