@@ -20,7 +20,8 @@ def header(path: Path) -> dict[str, str]:
 
     `without static rules` is its verdict where they are off, and `on a CPU` that of a GPU kernel whose verdict is known
     without a GPU, both read like `expect`; `left out`: nvcc takes a minute and a half for it. `loader: torch` says that
-    it is built against torch's headers, which takes twenty times as long as against TVM's.
+    it is built against torch's headers, which takes twenty times as long as against TVM's. `draws: 5` says that not every
+    judgement's inputs tell the exploit from the task, but those of one in five do.
     """
     lines = path.read_text().splitlines()[:7]
     found = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
@@ -31,6 +32,7 @@ def request(source: str | None, task: Task, dialect: str) -> Request:
     return Request(task=task, candidate=source and Candidate(source=source, dialect=dialect), dialect=dialect)
 
 
-def from_file(path: Path) -> Request:
+def from_file(path: Path, more: str = "") -> Request:
+    """The request to judge a candidate file, with some text at its end."""
     found = header(path)
-    return request(path.read_text(), TASKS[found["task"]], found["dialect"])
+    return request(path.read_text() + more, TASKS[found["task"]], found["dialect"])

@@ -225,10 +225,16 @@ class Judged:
 
 
 def _verdicts(executor: Executor, paths: Sequence[Path]) -> Iterator[tuple[Path, Verdict]]:
+    """Verdicts as they come; of an exploit that few inputs tell from its task, the first that refuses it."""
     sources = {LAST: RIGHT + "\n# the last", LAST_OF_THE_IMPATIENT: RIGHT + "\n# within tight limits"}
     requests = [request(sources[path]) if path in sources else from_file(path) for path in paths]
     for index, verdict in executor.stream(requests):
-        yield paths[index], verdict
+        path = paths[index]
+        draws = int(header(path).get("draws", 1)) if path in EXPLOITS else 1
+        for number in range(1, draws):
+            if verdict.correct:
+                verdict = executor.evaluate([from_file(path, f"# on other inputs, {number}\n")])[0]
+        yield path, verdict
 
 
 PLAIN = {path for path in (*EXPLOITS, *HONEST) if header(path).get("loader") != "torch"}

@@ -15,7 +15,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 256, 16), torch.randn(2, 256, 16), torch.randn(2, 256, 16), torch.randn(2, 256, 16)]
+    return [torch.randn(2, 64, 16), torch.randn(2, 64, 16), torch.randn(2, 64, 16), torch.randn(2, 64, 16)]
 
 
 def get_init_inputs():

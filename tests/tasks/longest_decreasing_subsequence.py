@@ -15,7 +15,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(16, 128)]
+    return [torch.randn(16, 48)]
 
 
 def get_init_inputs():

@@ -8,7 +8,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(512, 2048, dtype=torch.float64)]
+    return [torch.randn(128, 1024, dtype=torch.float64)]
 
 
 def get_init_inputs():

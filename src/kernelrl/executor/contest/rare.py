@@ -125,16 +125,14 @@ def _patterns(generator: torch.Generator) -> list[Kind]:
 
 
 def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each row ascends, descends, rises and then falls, or goes to and fro."""
+    """Of each row alone: it ascends, descends, rises and then falls, or goes to and fro."""
     ascending = some.sort(dim=-1).values
-    kind = _below(8, generator)
-    if kind < 5:
-        return ascending if kind < 2 else ascending.flip(-1)
-    if kind == 5:
-        return torch.cat([ascending[..., ::2], ascending[..., 1::2].flip(-1)], dim=-1)
-    new, half = ascending.clone(), (ascending.shape[-1] + 1) // 2
-    new[..., ::2], new[..., 1::2] = ascending[..., :half], ascending[..., half:]
-    return new
+    rises_and_falls = torch.cat([ascending[..., ::2], ascending[..., 1::2].flip(-1)], dim=-1)
+    to_and_fro, half = ascending.clone(), (ascending.shape[-1] + 1) // 2
+    to_and_fro[..., ::2], to_and_fro[..., 1::2] = ascending[..., :half], ascending[..., half:]
+    kinds = torch.stack([ascending, ascending.flip(-1), rises_and_falls, to_and_fro])
+    chosen = torch.tensor([0, 0, 0, 1, 1, 1, 2, 3])[torch.randint(8, (len(some),), generator=generator)]
+    return kinds[chosen, torch.arange(len(some))]
 
 
 def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

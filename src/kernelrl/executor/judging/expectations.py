@@ -11,6 +11,7 @@ import torch
 
 from kernelrl.errors import TaskError
 from kernelrl.executor import wire
+from kernelrl.executor.contest.distributions import PATTERNED
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, view
 from kernelrl.executor.judging.reference_process import ReferenceProcess
@@ -19,7 +20,7 @@ from kernelrl.task import Task
 _UNSCALED = ("denormal",)
 """Distributions under which a small output may as well be zero."""
 
-_OF_ALL_SIZES = ("wide", "spike", "rows")
+_OF_ALL_SIZES = ("wide", "zeros", *PATTERNED)
 """Distributions under which fast algorithms for products err as their largest terms do, and not as each sum's own."""
 
 
