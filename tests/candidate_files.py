@@ -20,8 +20,8 @@ def header(path: Path) -> dict[str, str]:
 
     `without static rules` is its verdict where they are off, and `on a CPU` that of a GPU kernel whose verdict is known
     without a GPU, both read like `expect`; `left out`: nvcc takes a minute and a half for it. `loader: torch` says that
-    it is built against torch's headers, which takes twenty times as long as against TVM's. `draws: 5` says that not every
-    judgement's inputs tell the exploit from the task, but those of one in five do.
+    it is built against torch's headers, which takes twenty times as long as against TVM's. `draws: 5` says that not
+    every judgement's inputs tell the exploit from the task, but those of one in five do.
     """
     lines = path.read_text().splitlines()[:7]
     found = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
