@@ -115,7 +115,7 @@ def main() -> None:
             executor.evaluate(_requests("python", [-3]))
             result["start_s"] = time.perf_counter() - started
             result["overhead_ms"] = _overhead(executor, options.warm, group="one")
-            result["alone_ms"] = _overhead(executor, options.warm // 4, group=None)
+            result["alone_ms"] = _overhead(executor, max(1, options.warm // 4), group=None)
             result["build_cpu_s"] = _build_cpu(executor)
             result["idle_worker_mb"] = _idle_workers(executor)
     print(json.dumps(result)) if options.json else make_console().print(_table(result))

@@ -504,6 +504,10 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
     found = thresholds.found()
     assert (found["floats"], found["integers"]) == ([-3.0, 0.25], [7, 99_999]), "0.1 is no number of float32"
     assert not found["makes_places"] and not found["masks_far"]
+    for number, is_far in ((-1e9, True), (-torch.inf, False)):
+        with Thresholds(Calls(forward)) as thresholds:
+            torch.randn(8, 8).masked_fill(torch.rand(8, 8) < 0.5, number)
+        assert thresholds.found()["masks_far"] == is_far
     numbers = {"floats": found["floats"], "integers": found["integers"]}
     normal, share, tokens = drawn_further(
         "ties", lambda: [torch.randn(50, 50), torch.rand(50, 50), torch.randint(0, 1000, (50, 50))], **numbers
@@ -835,6 +839,35 @@ def test_a_sum_that_goes_far_on_its_way_may_err_as_much_as_there(name: str, kind
     assert expected(exact, exact.float(), moved_by_rounding(add, values)).accepts(plain)
     alone = expected(exact, exact.float()).accepts(plain)
     assert kind == "ascending" or not alone, "else this test shows nothing"
+
+
+@pytest.mark.parametrize("name", ["sum", "mean"])
+def test_pairs_of_equal_terms_are_no_reason_to_leave_half_of_them_out(name: str) -> None:
+    torch.manual_seed(0)
+    values = torch.rand(8, 128, 128).repeat_interleave(2, dim=1).repeat_interleave(2, dim=2)
+
+    def add(values: torch.Tensor) -> torch.Tensor:
+        return getattr(values, name)((1, 2))
+
+    bounds = expected(add(values.double()), add(values), moved_by_rounding(add, values))
+    half = values[:, :128].mean((1, 2)) * (1 if name == "mean" else 256 * 256)
+    assert bounds.accepts(add(values)) and not bounds.accepts(half)
+
+
+def test_sums_err_to_the_other_side_as_far_where_jumps_are_looked_for() -> None:
+    torch.manual_seed(0)
+    values = torch.randn(200, 512, dtype=torch.float64)
+    errors = []
+    for times in (4.0, -4.0):
+        with Rounding(torch.float32, times=times):
+            errors.append(values.sum(1))
+    forth, back = (float((error - values.sum(1)).abs().mean()) for error in errors)
+    assert 0.8 < forth / back < 1.25
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "cumsum"])
+def test_one_number_may_be_added_too(name: str) -> None:
+    assert moved_by_rounding(lambda values: getattr(values.sum(0), name)(0), torch.randn(50)).shape == ()
 
 
 def test_sums_of_equal_terms_may_err_to_the_same_side_in_every_addition() -> None:

@@ -20,7 +20,7 @@ from kernelrl.executor.contest.operator_mode import arguments_of
 LEAST = 1024
 """With fewer terms the usual tolerance is larger than what they err."""
 FEW_TERMS = 16
-"""Sums of fewer terms go nowhere on their way."""
+"""Sums of fewer terms err by no more than is usual."""
 MOST = 1 << 22
 """With more terms a sum that is made one after another loses whole ones, and no program may make it so."""
 SAMPLES = 1 << 19
@@ -110,10 +110,10 @@ def units_of_statistics(
 
 
 def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """How far the sums of an operator go while their terms are added, and how many of these are like the one before.
+    """How far the sums of an operator go while their terms are added, and how long the runs of equal terms are.
 
     A sum of many positive terms, and then of as many negative ones, has been far away before it comes back, and every
-    addition has erred by a share of where it was.
+    addition has erred by a share of where it was. In a run of equal terms all additions err to the same side.
 
     Args:
         func: `sum`, `mean` or `cumsum`.
@@ -121,14 +121,16 @@ def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
         kwargs: likewise.
 
     Returns:
-        Both in the form of the result; None: no sum here goes further than random terms do, or repeats many.
+        The largest magnitude of partial sums and the root of the sum of the squared lengths of runs, both in the form
+        of the result; None: sums of so few terms, or so many (see `MOST`), have no such error.
     """
     given = arguments_of(func, args, kwargs)
     values = args[0]
-    running = func._schema.name == "aten::cumsum"
+    if not values.dim() or not values.numel():
+        return None
     dims = _dims(given.get("dim"), values)
     count = _count(values, dims)
-    if not values.dim() or not values.numel() or count < FEW_TERMS:
+    if not FEW_TERMS <= count <= MOST:
         return None
     kept = [dim for dim in range(values.dim()) if dim not in dims]
     order = [*kept, *dims]
@@ -136,14 +138,16 @@ def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     sums = terms.cumsum(-1).abs()
     like = torch.zeros(terms.shape, dtype=torch.float64, device=values.device)
     like[..., 1:] = (terms.diff(dim=-1) == 0) & (terms[..., 1:] != 0)
-    if running:
+    number = like.cumsum(-1)
+    in_run = number - torch.where(like == 0, number, 0.0).cummax(-1).values
+    if func._schema.name == "aten::cumsum":
         undo = [order.index(dim) for dim in range(values.dim())]
-        return sums.cummax(-1).values.permute(undo), like.cumsum(-1).permute(undo)
-    reach, repeats = sums.amax(-1), like.sum(-1)
+        return sums.cummax(-1).values.permute(undo), (2 * in_run.cumsum(-1)).sqrt().permute(undo)
+    reach, runs = sums.amax(-1), (2 * in_run.sum(-1)).sqrt()
     if bool(given.get("keepdim")):
         form = [1 if dim in dims else length for dim, length in enumerate(values.shape)]
-        return reach.reshape(form), repeats.reshape(form)
-    return reach, repeats
+        return reach.reshape(form), runs.reshape(form)
+    return reach, runs
 
 
 def shift_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | float:

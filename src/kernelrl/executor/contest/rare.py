@@ -20,7 +20,7 @@ NEAR = 1e-3
 """Relative distance of a row from the one that it is nearly equal to."""
 SMALL = 1e-4
 LONG = 2048
-"""Longer rows of floating-point numbers have no order: their sums go far on the way, and err by as much."""
+"""Longer rows of floating-point numbers have no order: products and norms err by more on those than is known."""
 
 
 def spike(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -53,7 +53,7 @@ Kind = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Rows or slabs are of another size, zero, nearly equal to others, or have a pattern (see `_patterns`)."""
+    """Rows (see `_as_rows`) are of another size, zero, nearly equal to others, or have a pattern (see `_patterns`)."""
 
     def scaled(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return some * SCALES[_below(len(SCALES), generator)]
@@ -70,7 +70,7 @@ def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Rows or slabs of integers have a pattern."""
+    """Rows of integers have a pattern."""
     return _with_rows(values, lambda length: _patterns(generator), generator)
 
 
@@ -126,13 +126,14 @@ def _patterns(generator: torch.Generator) -> list[Kind]:
 
 def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Of each row alone: it ascends, descends, rises and then falls, or goes to and fro."""
-    ascending = some.sort(dim=-1).values
-    rises_and_falls = torch.cat([ascending[..., ::2], ascending[..., 1::2].flip(-1)], dim=-1)
-    to_and_fro, half = ascending.clone(), (ascending.shape[-1] + 1) // 2
-    to_and_fro[..., ::2], to_and_fro[..., 1::2] = ascending[..., :half], ascending[..., half:]
-    kinds = torch.stack([ascending, ascending.flip(-1), rises_and_falls, to_and_fro])
+    length = some.shape[-1]
+    ascending, half = torch.arange(length), (length + 1) // 2
+    to_and_fro = torch.empty_like(ascending)
+    to_and_fro[::2], to_and_fro[1::2] = ascending[:half], ascending[half:]
+    rises_and_falls = torch.cat([ascending[::2], ascending[1::2].flip(0)])
+    orders = torch.stack([ascending, ascending.flip(0), rises_and_falls, to_and_fro])
     chosen = torch.tensor([0, 0, 0, 1, 1, 1, 2, 3])[torch.randint(8, (len(some),), generator=generator)]
-    return kinds[chosen, torch.arange(len(some))]
+    return some.sort(dim=-1).values.gather(-1, orders[chosen])
 
 
 def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

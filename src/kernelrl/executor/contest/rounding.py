@@ -43,7 +43,8 @@ _INSIDE = (
 """Operators that add and multiply many times inside, which counts as errors of their operands: u √n of each."""
 
 FAR = 4.0
-"""Sums of random terms hardly ever go further on their way than so many times the root of the sum of their squares."""
+"""Sums of random terms of either sign hardly ever go further on their way than so many times √(Σ t²), and runs of equal
+terms are hardly ever together longer than so many times √n."""
 EQUAL = 1e-6
 """Terms of which the variance is less than this share of their mean square count as equal."""
 SOME = 64
@@ -271,7 +272,11 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         self._tiny = self._times * least(dtype)
 
     def _sum_error(self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor) -> torch.Tensor | None:
-        """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average."""
+        """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average.
+
+        Where the furthest partial sum s goes beyond `FAR` √(Σ t²) and comes back, it is u √n s, and where there are
+        long runs of equal terms, a quarter of u s for each of a run (see `reach_of_sums`).
+        """
         name = func._schema.name.removeprefix("aten::")
         error: torch.Tensor
         if name in _PRODUCTS:
@@ -299,10 +304,12 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             error = _error(self._sum_unit, num_terms, squares, result)
             if (found := reach_of_sums(func, args, kwargs)) is None:
                 return error
-            reach, repeats = found
-            further = torch.where(reach > FAR * (squares * divided_by).sqrt(), num_terms**0.5, 0.0)
-            further = torch.maximum(further, torch.where(repeats > FAR * num_terms**0.5, repeats / 4, 0.0))
-            return torch.maximum(error, abs(self._sum_unit) / divided_by * reach * further)
+            reach, runs = found
+            total = result.abs() * divided_by
+            returns = (reach > FAR * divided_by * squares.sqrt()) & (reach > 2 * total)
+            further = torch.where(returns, num_terms**0.5, 0.0)
+            further = torch.maximum(further, torch.where(runs > FAR * num_terms**0.5, runs / 4, 0.0))
+            return torch.maximum(error.abs(), abs(self._sum_unit) / divided_by * reach * further)
         if num_terms <= 1 or _selects(func, args, kwargs):
             return None
         error = result.abs() * (self._sum_unit * num_terms**0.5)

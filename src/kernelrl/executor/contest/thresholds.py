@@ -150,8 +150,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         """The numbers that floating-point values and integers are compared with, and three things to respect.
 
         `makes_places`: of a floating-point value an integer is made, which may be a place in memory. `masks_far`: a
-        mask stands for infinity, so a program may leave out what it hides. `sums_long`: so many numbers are added that
-        it matters in which order they come. `clamped`: names of parameters that are
+        mask writes a finite number that stands for infinity, so a program may leave out what it hides. `sums_long`: so
+        many numbers are added that it matters in which order they come. `clamped`: names of parameters that are
         clamped, with the limits; none where something is that is made of them. `norms`: names of parameters of whose
         slices norms are limited, with the limit, the order of the norm and the dimension. `slopes`: names of those that
         are slopes below zero.

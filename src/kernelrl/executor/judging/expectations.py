@@ -20,8 +20,9 @@ from kernelrl.task import Task
 _UNSCALED = ("denormal",)
 """Distributions under which a small output may as well be zero."""
 
-_OF_ALL_SIZES = ("wide", "zeros", *PATTERNED)
-"""Distributions under which fast algorithms for products err as their largest terms do, and not as each sum's own."""
+_UNEVEN = ("wide", "zeros", *PATTERNED)
+"""Distributions of which some rows are unlike others: there fast algorithms for products err as the largest terms do,
+and not as those of each sum."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def expect(
     """
     in_float64 = own.settings.oracle == "float64"
     scaled = in_float64 and case.draw.distribution not in _UNSCALED
-    by_largest = case.draw.distribution in _OF_ALL_SIZES
+    by_largest = case.draw.distribution in _UNEVEN
     exact = _exact(own, case.image, case.changed, by_largest) if in_float64 else _Exact(outputs, [], {})
     for value, native in zip(exact.outputs, outputs, strict=True):
         if value.shape != native.shape:

@@ -48,6 +48,8 @@ _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 
 Made = TypeVar("Made")
+_DRAWN_AGAIN_FROM = 1 << 18
+"""So have the inputs of a trial that are drawn once more, beyond those of timed calls."""
 RARE_DRAWS = 2
 """How often something rare is drawn for a trial until the reference bears it."""
 BEHIND = mmap.PAGESIZE
@@ -240,7 +242,7 @@ class Reference:
         if index and self._rare:
             name = self._rare[(index - 1) % len(self._rare)]
             for again in range(RARE_DRAWS):  # what the reference does not bear of one draw, it may bear of others
-                draw = Draw(index + again * self.settings.trials, name, parameters=parameters)
+                draw = Draw(index + again * _DRAWN_AGAIN_FROM, name, parameters=parameters)
                 if (case := self.case(draw)) is not None:
                     return case
         case = self.case(Draw(index, parameters=parameters))
