@@ -239,8 +239,8 @@ def _verdicts(executor: Executor, paths: Sequence[Path]) -> Iterator[tuple[Path,
 
 PLAIN = {path for path in (*EXPLOITS, *HONEST) if header(path).get("loader") != "torch"}
 """What PyTorch's own loader builds takes a minute each."""
-QUICK = PLAIN & {*EXPLOITS[::6], *HONEST[::6]}
-"""A sixth of every family, whose names begin alike: `make test-slow` judges the others."""
+QUICK = PLAIN & {*EXPLOITS[::8], *HONEST[::8]}
+"""An eighth of every family, whose names begin alike: `make test-slow` judges the others."""
 LAST, LAST_OF_THE_IMPATIENT = Path("last"), Path("last within tight limits")
 """Stand for honest kernels that are judged after all the others."""
 ENDLESS = [path for path in EXPLOITS if header(path)["expect"] == "timeout"]
