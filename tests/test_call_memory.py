@@ -153,6 +153,7 @@ def test_each_group_of_requests_has_its_own_inputs_and_a_verdict_names_them(exec
     assert first.draws != second.draws and first.errors != second.errors
 
 
+@pytest.mark.slow
 def test_whoever_may_know_a_verdict_meets_other_inputs(executor_cache: Path) -> None:
     """However soon the next candidate comes, unless it says that it was written with the first ones."""
     sources = [KERNELS["wrong"].replace("void kernel", f"// {number}\nvoid kernel") for number in range(5)]

@@ -76,6 +76,7 @@ def reading_a_clock(statement: str) -> str:
     )
 
 
+@pytest.mark.slow
 def test_the_reference_is_timed_without_a_clock_too(executor: Executor) -> None:
     """What a closed clock costs, both sides pay. Where this reference sees the time go by, no call takes less than
     100 ms; where it does not, a fraction of one, and half of the calls would have to be interrupted for so long."""

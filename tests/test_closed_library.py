@@ -78,6 +78,7 @@ def test_what_a_process_died_of_is_named(executor: Executor) -> None:
     assert verdict.layers == ("namespaces", "noexec", "landlock", "seccomp", "clock", "pages")
 
 
+@pytest.mark.slow
 def test_open_pages_are_what_makes_the_difference(executor_cache: Path) -> None:
     settings = {**FAST, "cache_dir": str(executor_cache), "static_rules": False, "allow_missing": ["pages"]}
     with make_executor(settings) as engine:

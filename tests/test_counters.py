@@ -202,6 +202,7 @@ def test_a_kernel_is_counted_in_calls_of_its_own(executor_cache: Path, kept_exec
     assert "page faults" in Feedback()(verdict, FAULTING)
 
 
+@pytest.mark.slow
 def test_a_confined_kernel_is_counted_and_cannot_tell(executor_cache: Path) -> None:
     """It stops the counters of its own process (`prctl` in `TOUCHING`), and sees a row of calls as the timed ones."""
     settings = {**FAST, "cache_dir": str(executor_cache), "static_rules": False}

@@ -83,6 +83,7 @@ def test_a_rewritten_task_is_found(settings):
     assert not untraced
 
 
+@pytest.mark.slow
 def test_tasks_with_other_operators_are_left_alone(settings):
     compositions = [("relu", "softmax"), ("softmax", "relu"), ("tanh", "sum"), ("tanh", "mean"), ("add_bias", "silu")]
     compositions += [("add_residual", "silu"), ("scale_rows", "silu"), ("mul_gain", "silu"), ("matmul", "silu")]

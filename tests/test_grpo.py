@@ -286,6 +286,7 @@ def test_what_sft_taught_an_adapter_is_there_after_grpo(adapter, stage, tmp_path
     assert len(whole.state_dict()) == len(models.load_policy(folder / "final")[0].state_dict())
 
 
+@pytest.mark.slow
 def test_norms_beside_an_adapter_learn_at_their_own_rate(trained, tmp_path):
     """The adapter at none at all. What a policy of almost random weights is paid for is to end."""
     adapter = "grpo.peft={r: 2, target_modules: all-linear, modules_to_save: [norm]}"

@@ -218,6 +218,7 @@ def search(judged_run, tmp_path, serve, kept_executor, executor_cache, monkeypat
     return search
 
 
+@pytest.mark.slow
 def test_a_search_judges_only_what_may_be_right(search, tmp_path, capsys):
     results = search("search.surrogate.audit=0.0001")
     found, spent = results["filter"], results["spent"]

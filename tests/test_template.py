@@ -222,6 +222,7 @@ def test_no_proposal_for_what_cannot_be_written(body):
     assert propose(task(body)) == []
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_or_crashes_while_it_is_traced_costs_only_its_own_kernels(monkeypatch):
     monkeypatch.setattr(template, "LIMITS", Limits(timeout_s=15.0, memory_mb=8192, workers=1))
     teacher = make_teacher(OmegaConf.create({"name": "template"}), "cpp")
