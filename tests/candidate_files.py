@@ -32,7 +32,10 @@ def request(source: str | None, task: Task, dialect: str) -> Request:
     return Request(task=task, candidate=source and Candidate(source=source, dialect=dialect), dialect=dialect)
 
 
-def from_file(path: Path, more: str = "") -> Request:
-    """The request to judge a candidate file, with some text at its end."""
+def from_file(path: Path, number: int = 0) -> Request:
+    """The request to judge a candidate file; with another number on other inputs, which a task's text decides."""
     found = header(path)
-    return request(path.read_text() + more, TASKS[found["task"]], found["dialect"])
+    task = TASKS[found["task"]]
+    if number:
+        task = task.model_copy(update={"source": f"{task.source}# {number}\n"})
+    return request(path.read_text(), task, found["dialect"])
