@@ -566,6 +566,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_rows(tmp_path, server):
     moments = [
         lambda: lines(verified / "filters.jsonl") >= 3,
         lambda: lines(verified / "records" / "rank0.jsonl") >= 3,
+        lambda: (verified / "done.json").exists(),
         lambda: (folder / "sft_train.parquet").exists(),
     ]
     command = ("curated:run", "kernelrl.data.curate", cfg.output_dir, overrides)

@@ -41,7 +41,8 @@ def test_most_of_a_draw_is_as_it_was(name: Distribution, shape: tuple[int, ...],
         assert after is not None and after.shape == before.shape and after.dtype == dtype
         assert bool(after.isfinite().all())
         if before.numel() > 200:
-            assert float((after == before).double().mean()) >= 0.5
+            stays = float((after == before).double().mean())
+            assert stays > 0.6 or (len(shape) > 2 and stays >= 0.5), "one of two samples may be another"
 
 
 def test_a_spike_may_be_anywhere_and_is_alone_in_half_of_the_draws() -> None:

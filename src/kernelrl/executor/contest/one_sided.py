@@ -121,8 +121,8 @@ def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
         kwargs: likewise.
 
     Returns:
-        The largest magnitude of partial sums and the root of the sum of the squared lengths of runs, both in the form
-        of the result; None: sums of so few terms, or so many (see `MOST`), have no such error.
+        The largest magnitude of partial sums and the root of the sum of the squared lengths of runs, both of as many
+        numbers as the result; None: sums of so few terms, or so many (see `MOST`), have no such error.
     """
     given = arguments_of(func, args, kwargs)
     values = args[0]
@@ -143,11 +143,7 @@ def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     if func._schema.name == "aten::cumsum":
         undo = [order.index(dim) for dim in range(values.dim())]
         return sums.cummax(-1).values.permute(undo), (2 * in_run.cumsum(-1)).sqrt().permute(undo)
-    reach, runs = sums.amax(-1), (2 * in_run.sum(-1)).sqrt()
-    if bool(given.get("keepdim")):
-        form = [1 if dim in dims else length for dim, length in enumerate(values.shape)]
-        return reach.reshape(form), runs.reshape(form)
-    return reach, runs
+    return sums.amax(-1), (2 * in_run.sum(-1)).sqrt()
 
 
 def shift_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | float:

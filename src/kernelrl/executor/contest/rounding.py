@@ -272,11 +272,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         self._tiny = self._times * least(dtype)
 
     def _sum_error(self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor) -> torch.Tensor | None:
-        """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average.
-
-        Where the furthest partial sum s goes beyond `FAR` √(Σ t²) and comes back, it is u √n s, and where there are
-        long runs of equal terms, a quarter of u s for each of a run (see `reach_of_sums`).
-        """
+        """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average."""
         name = func._schema.name.removeprefix("aten::")
         error: torch.Tensor
         if name in _PRODUCTS:
@@ -297,23 +293,33 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             return error
         num_terms = args[0].numel() // max(result.numel(), 1) if args and _is_float(args[0]) else 1
         if name in ("sum", "mean", "cumsum"):
-            if name == "cumsum":
-                num_terms = args[0].shape[args[1]] if args[0].dim() else 1
-            divided_by = max(num_terms, 1) if name == "mean" else 1
-            squares = _of_squares(func, args, kwargs) / divided_by
-            error = _error(self._sum_unit, num_terms, squares, result)
-            if (found := reach_of_sums(func, args, kwargs)) is None:
-                return error
-            reach, runs = found
-            total = result.abs() * divided_by
-            returns = (reach > FAR * divided_by * squares.sqrt()) & (reach > 2 * total)
-            further = torch.where(returns, num_terms**0.5, 0.0)
-            further = torch.maximum(further, torch.where(runs > FAR * num_terms**0.5, runs / 4, 0.0))
-            return torch.maximum(error.abs(), abs(self._sum_unit) / divided_by * reach * further)
+            return self._adding_error(func, args, kwargs, result, num_terms)
         if num_terms <= 1 or _selects(func, args, kwargs):
             return None
         error = result.abs() * (self._sum_unit * num_terms**0.5)
         return error
+
+    def _adding_error(
+        self, func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor, num_terms: int
+    ) -> torch.Tensor:
+        """Error of `sum`, `mean` or `cumsum`.
+
+        Where the furthest partial sum s goes beyond `FAR` √(Σ t²) and comes back, it is u √n s, and where there are
+        long runs of equal terms, a quarter of u s for each of a run (see `reach_of_sums`).
+        """
+        name = func._schema.name.removeprefix("aten::")
+        if name == "cumsum":
+            num_terms = args[0].shape[args[1]] if args[0].dim() else 1
+        divided_by = max(num_terms, 1) if name == "mean" else 1
+        squares = _of_squares(func, args, kwargs) / divided_by
+        error = _error(self._sum_unit, num_terms, squares, result)
+        if (found := reach_of_sums(func, args, kwargs)) is None:
+            return error
+        reach, runs = (each.reshape(result.shape) for each in found)
+        returns = (reach > FAR * divided_by * squares.sqrt()) & (reach > 2 * divided_by * result.abs())
+        further = torch.where(returns, num_terms**0.5, 0.0)
+        further = torch.maximum(further, torch.where(runs > FAR * num_terms**0.5, runs / 4, 0.0))
+        return torch.maximum(error.abs(), abs(self._sum_unit) / divided_by * reach * further)
 
     def _at_least_largest(
         self, error: torch.Tensor, num_terms: int, first: torch.Tensor, second: torch.Tensor

@@ -46,12 +46,12 @@ from kernelrl.task import Task
 
 _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
-
-Made = TypeVar("Made")
 _DRAWN_AGAIN_FROM = 1 << 18
 """So have the inputs of a trial that are drawn once more, beyond those of timed calls."""
 RARE_DRAWS = 2
 """How often something rare is drawn for a trial until the reference bears it."""
+
+Made = TypeVar("Made")
 BEHIND = mmap.PAGESIZE
 """Memory behind the inputs: what reads there is left to the second look, and not to what happens to lie there."""
 
