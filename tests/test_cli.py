@@ -1,6 +1,8 @@
 """The command line: help, dispatch, exit codes, sweeps; no traceback for what a user can get wrong."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -122,3 +124,20 @@ def test_a_row_that_is_left_out_is_not_told_with_its_whole_task():
 
     assert not is_told("All reward functions returned None for the following kwargs:\n{'task': '...'}")
     assert is_told("something else")
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "error"), [("sys.exit(3)", 3, ""), ("1 / 0", 1, "ZeroDivisionError"), ("", 0, "")]
+)
+def test_a_process_ends_with_its_code_when_all_that_is_to_run_at_its_end_has_run(last, code, error):
+    program = f"""
+import atexit, sys
+from kernelrl.runs.ending import ending_at_once
+with ending_at_once():
+    atexit.register(print, "at the end")
+    print("said")
+    {last}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split("\n")) == (code, ["said", "at the end", ""])
+    assert error in done.stderr if error else not done.stderr

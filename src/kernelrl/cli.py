@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kernelrl import __version__
 from kernelrl.errors import KernelRLError, UserError
+from kernelrl.runs.ending import ending_at_once
 from kernelrl.runs.stages import STAGES, imported
 
 if TYPE_CHECKING:
@@ -77,8 +78,14 @@ SHARED_OPTIONS = """\
   --config-dir FOLDER  a folder with configs of your own"""
 
 
+def console_script() -> None:
+    """The command `kernelrl`."""
+    with ending_at_once():
+        main()
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the console script."""
+    """Run a command: the arguments of this process, or these."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     # torch's idle threads sleep: where anything else runs, spinning ones make training ten times slower
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -250,4 +257,4 @@ def _stage_help(command: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    console_script()

@@ -23,6 +23,7 @@ from torch.nn.modules import module as hooks
 
 from kernelrl.executor import wire
 from kernelrl.executor.contest.operator_mode import OperatorMode
+from kernelrl.executor.contest.seeding import seed_torch
 
 _FILLS = frozenset(
     "empty zeros ones full zero_ fill_ new_empty new_zeros new_ones new_full empty_like zeros_like ones_like full_like "
@@ -170,7 +171,7 @@ class Construction(OperatorMode):  # type: ignore[no-untyped-call]
             shape = _shape_drawn(args)
             key = repr((self._hidden, shape, self._counts[shape]))
             self._counts[shape] += 1
-            torch.manual_seed(int.from_bytes(hashlib.sha256(key.encode()).digest()[:6], "big"))
+            seed_torch(int.from_bytes(hashlib.sha256(key.encode()).digest()[:6], "big"))
             kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
         result = func(*args, **kwargs)
         self._follow(func, drawn, args, result)

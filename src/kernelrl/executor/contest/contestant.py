@@ -40,6 +40,7 @@ from kernelrl.executor.contest.gpu import Gpu, library_share
 from kernelrl.executor.contest.inputs import Inputs
 from kernelrl.executor.contest.launches import recorded_launches
 from kernelrl.executor.contest.operator_record import OperatorRecord
+from kernelrl.executor.contest.seeding import seed_torch
 from kernelrl.executor.contest.state import read_settings, read_state
 from kernelrl.executor.contest.text_module import explain, import_text
 from kernelrl.executor.contest.thresholds import Thresholds
@@ -113,7 +114,7 @@ class Contestant:
         """
         self.module = import_text(source, self.scratch)
         self.inputs_of_task = Inputs(self.module)
-        torch.manual_seed(seed)
+        seed_torch(seed)
         tensors: list[torch.Tensor] = []
         if init is None:
             init = wire.flatten(tuple(self.module.get_init_inputs()), tensors)
@@ -121,6 +122,9 @@ class Contestant:
         self.entry, self.init, self.init_tensors, self.seed = entry, init, init_tensors, seed
         parameters = self._construct(Construction(None, {}))
         if compiled:
+            from torch._inductor import config  # takes a second
+
+            config.cpp_cache_precompile_headers = False  # that takes longer than it saves one model
             self.model = torch.compile(self.model, mode=compiled)
         return {"loaded": True, "init": init, "init_tensors": init_tensors, "parameters": parameters}
 
@@ -143,7 +147,7 @@ class Contestant:
     def _construct(self, construction: Construction) -> dict[str, Any]:
         """Call the constructor; the report says what it drew and registered."""
         arguments = wire.unflatten(self.init, [tensor_of(item) for item in self.init_tensors])
-        torch.manual_seed(self.seed)
+        seed_torch(self.seed)
         with construction.watching():
             self.model = getattr(self.module, self.entry)(*arguments)
         construction.finish(self.model)
@@ -151,7 +155,7 @@ class Contestant:
         if self.gpu is not None:
             self.constructed = construction.values  # stays where the report says while the model goes to the device
             self.model = self.model.to(self.gpu.device)
-        torch.manual_seed(self.seed)
+        seed_torch(self.seed)
         self.held = []
         return report
 

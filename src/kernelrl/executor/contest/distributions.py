@@ -75,9 +75,9 @@ def redraw(
         return _INTEGERS[name](drawn, generator) if name in _INTEGERS else None
     if name in RARE:
         return _rare(name, drawn, generator, support)
-    values = drawn.double()
-    if not bool(values.isfinite().all()):
+    if not _all_are_finite(drawn):
         return None
+    values = drawn.double()
     if name in NOT_FINITE:
         return DISTRIBUTIONS[name](values, generator).to(drawn.dtype)
     if support is not None:
@@ -85,6 +85,11 @@ def redraw(
         return None if torch.equal(new, drawn) else new
     fitted = _fit(DISTRIBUTIONS[name](values, generator), values)
     return None if fitted is None else fitted.to(drawn.dtype)
+
+
+def _all_are_finite(values: torch.Tensor) -> bool:
+    """Whether none is NaN or infinite; a finite sum tells it in a tenth of the time."""
+    return math.isfinite(float(values.sum())) or bool(values.isfinite().all())
 
 
 def _rare(
@@ -392,7 +397,8 @@ def _tiny(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def _wide(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """All magnitudes are as likely, so that a limit that a task sets shows, be it ever so far off."""
     exponents = (torch.rand(values.shape, generator=generator, dtype=values.dtype) * 2 - 1) * WIDEST
-    return torch.randn(values.shape, generator=generator, dtype=values.dtype).sign() * 10**exponents
+    signs = torch.randn(values.shape, generator=generator, dtype=values.dtype).sign()
+    return signs * exponents.mul_(math.log(10)).exp_()
 
 
 def _denormal(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

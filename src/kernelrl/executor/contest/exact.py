@@ -21,6 +21,8 @@ _ANY = frozenset("sort argsort topk kthvalue median nanmedian mode".split())
 _RUNNING = frozenset("cummax cummin".split())
 """Those that choose for each value among those up to it."""
 
+_HOOKS = frozenset(vars(torch.nn.Module())) - {"_parameters", "_buffers", "_modules", "training"}
+
 TIMES = 4.0
 """Jumps are looked for as far as so many times what rounding moves."""
 SAME = 1e-9
@@ -155,10 +157,10 @@ def compute(
     tiny = min(torch.finfo(precision).tiny, torch.finfo(torch.float32).tiny)
     try:
         with InFloat64(), Choices() as exactly:
-            result = call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double))
+            result = call(_copied(model).double(), wire.map_tensors(args, _to_double))
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
         with Choices() as exactly:
-            result = call(copy.deepcopy(model), copy.deepcopy(args))
+            result = call(_copied(model), copy.deepcopy(args))
         wire.flatten(result, outputs, torch.float64)
         return Exact(result, moves, _chosen(outputs, exactly.found(tiny)), exactly.are_stable_of_integers)
     wire.flatten(result, outputs, torch.float64)
@@ -169,21 +171,19 @@ def compute(
         chosen = _chosen(outputs, choices)
         try:
             with InFloat64(), LastOfEquals():
-                others_result = call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double))
+                others_result = call(_copied(model).double(), wire.map_tensors(args, _to_double))
             wire.flatten(others_result, others, torch.float64)
             pairs = enumerate(zip(outputs, others, strict=True))
             is_open = any(number not in chosen and not _are_equal(*pair) for number, pair in pairs)
         except Exception:  # it relies on the order of equal values
             is_open = True
     with Precisions() as native:
-        copy.deepcopy(model)(*copy.deepcopy(args))
+        _copied(model)(*copy.deepcopy(args))
 
     def run(times: float) -> tuple[list[torch.Tensor], list[Choice], bool]:
         rounded: list[torch.Tensor] = []
         with Rounding(precision, native, times, by_largest) as rounding, Choices() as roundly:
-            wire.flatten(
-                call(copy.deepcopy(model).double(), wire.map_tensors(args, _to_double)), rounded, torch.float64
-            )
+            wire.flatten(call(_copied(model).double(), wire.map_tensors(args, _to_double)), rounded, torch.float64)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
         return distances, roundly.found(tiny), rounding.jumps
 
@@ -197,6 +197,12 @@ def compute(
             moves = [typical_at_least(move) for move in once]
     determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)
     return Exact(result, moves, _chosen(outputs, choices), determined, is_open)
+
+
+def _copied(model: torch.nn.Module) -> torch.nn.Module:
+    """A copy, so that the model stays as it is. It shares empty tables of hooks, which would take most of the time."""
+    tables = (getattr(module, name, None) for module in model.modules() for name in _HOOKS)
+    return copy.deepcopy(model, {id(table): table for table in tables if not table})
 
 
 def typical_at_least(move: torch.Tensor, typical: torch.Tensor | None = None) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 from kernelrl.executor import wire
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.drawing import Drawing, Further
+from kernelrl.executor.contest.seeding import seed_torch
 
 
 class Inputs:
@@ -40,7 +41,7 @@ class Inputs:
         for name in sizes:
             self._shown.setdefault(name, namespace[name])
         namespace.update(self._shown | sizes)
-        torch.manual_seed(seed)
+        seed_torch(seed)
         _seed_others(seed if other_seed is None else other_seed)
         drawing = Drawing(distribution, seed, further)
         with drawing if keyed else contextlib.nullcontext():
@@ -49,7 +50,7 @@ class Inputs:
     def draw_as_shown(self, seed: int) -> tuple[Any, ...]:
         """Inputs of the sizes that the task shows."""
         vars(self._module).update(self._shown)
-        torch.manual_seed(seed)
+        seed_torch(seed)
         _seed_others(seed)
         return self._call()
 

@@ -135,15 +135,23 @@ def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     kept = [dim for dim in range(values.dim()) if dim not in dims]
     order = [*kept, *dims]
     terms = values.permute(order).reshape(*(values.shape[dim] for dim in kept), count)
-    sums = terms.cumsum(-1).abs()
-    like = torch.zeros(terms.shape, dtype=torch.float64, device=values.device)
-    like[..., 1:] = (terms.diff(dim=-1) == 0) & (terms[..., 1:] != 0)
-    number = like.cumsum(-1)
-    in_run = number - torch.where(like == 0, number, 0.0).cummax(-1).values
+    sums = terms.cumsum(-1).abs_()
+    in_run = _places_in_runs(terms)
     if func._schema.name == "aten::cumsum":
         undo = [order.index(dim) for dim in range(values.dim())]
         return sums.cummax(-1).values.permute(undo), (2 * in_run.cumsum(-1)).sqrt().permute(undo)
     return sums.amax(-1), (2 * in_run.sum(-1)).sqrt()
+
+
+def _places_in_runs(terms: torch.Tensor) -> torch.Tensor:
+    """How many equal terms, other than zero, stand before each in its run."""
+    like = torch.zeros(terms.shape, dtype=torch.float64, device=terms.device)
+    equal = terms[..., 1:] == terms[..., :-1]
+    if not bool(equal.any()):
+        return like
+    like[..., 1:] = equal & (terms[..., 1:] != 0)
+    number = like.cumsum(-1)
+    return number - torch.where(like == 0, number, 0.0).cummax(-1).values
 
 
 def shift_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | float:
@@ -205,7 +213,8 @@ def _units_of_terms(terms: torch.Tensor, size: torch.Tensor, count: int, eps: fl
     steps = terms / last_place.unsqueeze(-1)
     past = (steps - steps.round()).float()  # what counts is this alone, and single precision is enough for it
     most = (4 * steps.abs()).clamp_max(1.0).float() * (past.abs() > ON_GRID)
-    once = torch.polar(torch.ones_like(past), 2 * math.pi * past)
+    angle = past.mul_(2 * math.pi)
+    once = torch.complex(angle.cos(), angle.sin())  # a third of what `torch.polar` takes
     turned = once * most
     alike = torch.zeros_like(size)
     for number in range(1, HARMONICS + 1):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
 FACTORS = (16.0, 128.0, 1024.0, 8192.0)
@@ -133,7 +134,8 @@ def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     rises_and_falls = torch.cat([ascending[::2], ascending[1::2].flip(0)])
     orders = torch.stack([ascending, ascending.flip(0), rises_and_falls, to_and_fro])
     chosen = torch.tensor([0, 0, 0, 1, 1, 1, 2, 3])[torch.randint(8, (len(some),), generator=generator)]
-    return some.sort(dim=-1).values.gather(-1, orders[chosen])
+    ascends = torch.from_numpy(np.sort(some.numpy()))  # several times as fast as PyTorch's
+    return ascends.gather(-1, orders[chosen])
 
 
 def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -122,16 +122,20 @@ class Arena:
             ask({"do": "arrange", "form": layout["form"], "tensors": layout["tensors"]})
             self._arranged = layout
 
+    def write(self, image: torch.Tensor, ask: Callable[[dict[str, Any]], Any]) -> None:
+        """Write the inputs of the next call."""
+        self.bytes[: image.numel()] = image
+        if self._call is None:
+            ask({"do": "stage"})
+
     def put(self, image: torch.Tensor, ask: Callable[[dict[str, Any]], Any]) -> None:
         """Write the inputs of the next call, and over the memory that it may use.
 
         Raises:
             ValueError: the process has not said which memory that is.
         """
-        self.bytes[: image.numel()] = image
-        if self._call is None:
-            ask({"do": "stage"})
-        else:
+        self.write(image, ask)
+        if self._call is not None:
             self._call.overwrite(self._spans)
 
     def outputs(self, reply: dict[str, Any], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

@@ -117,7 +117,7 @@ def _exact(own: ReferenceProcess, image: torch.Tensor, changed: list[int], by_la
         changed: numbers of those that it changes.
         by_largest: see `rounding.Rounding`.
     """
-    own.arena.put(image, own.ask)
+    own.arena.write(image, own.ask)
     reply = own.examine({"do": "exact", "changed": changed, "by_largest": by_largest})
     tensors = iter(own.outputs(reply))
     outputs = list(islice(tensors, reply["num_outputs"]))

@@ -242,9 +242,13 @@ class Images:
         expected = [(item["dtype"], item["shape"], item["stride"]) for item in layout["tensors"]]
         if [(item["dtype"], item["shape"], item["stride"]) for item in drawn["tensors"]] != expected:
             raise TaskError(f"task {self._own.task.id}: get_inputs() returns other shapes or dtypes from call to call")
-        image = torch.zeros(layout["size"], dtype=torch.uint8)
+        image = torch.empty(layout["size"], dtype=torch.uint8)
+        end = 0
         for item, place in zip(drawn["tensors"], layout["tensors"], strict=True):
-            image[span_of(place)] = self._own.process.read(item["pointer"], place["bytes"])
+            image[end : place["offset"]] = 0
+            end = place["offset"] + place["bytes"]
+            self._own.process.read_into(image[place["offset"] : end], item["pointer"])
+        image[end:] = 0
         return image
 
 

@@ -69,7 +69,7 @@ class ReferenceProcess:
         return self.ask(message, PATIENCE * self.settings.run_timeout_s)
 
     def call(self, layout: dict[str, Any], image: torch.Tensor, **how: bool) -> dict[str, Any]:
-        """The answer to a call on these inputs.
+        """The answer to a call on these inputs. The memory that it may use stays as it is: a reference is trusted.
 
         Args:
             layout: where they lie.
@@ -77,7 +77,7 @@ class ReferenceProcess:
             how: see `Contestant.do_run`.
         """
         self.arena.arrange(layout, self.ask)
-        self.arena.put(image, self.ask)
+        self.arena.write(image, self.ask)
         return self.ask({"do": "run"} | how)
 
     def outputs(self, reply: dict[str, Any]) -> list[torch.Tensor]:

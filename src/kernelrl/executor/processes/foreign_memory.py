@@ -14,14 +14,13 @@ class _Iovec(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
 
 
-def read_memory(pid: int, pointer: int, num_bytes: int) -> torch.Tensor:
-    """Copy of `num_bytes` of a process's memory, as uint8.
+def read_memory(pid: int, pointer: int, buffer: torch.Tensor) -> None:
+    """Copy a process's memory at an address into one-dimensional bytes.
 
     Raises:
         ValueError: there is no such memory.
     """
-    buffer = torch.empty(num_bytes, dtype=torch.uint8)
-    done = 0
+    num_bytes, done = buffer.numel(), 0
     while done < num_bytes:
         local = _Iovec(buffer.data_ptr() + done, num_bytes - done)
         remote = _Iovec(pointer + done, num_bytes - done)
@@ -30,4 +29,3 @@ def read_memory(pid: int, pointer: int, num_bytes: int) -> torch.Tensor:
             reason = os.strerror(ctypes.get_errno())
             raise ValueError(f"memory of process {pid} at {pointer:#x} cannot be read: {reason}")
         done += count
-    return buffer

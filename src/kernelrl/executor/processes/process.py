@@ -308,8 +308,18 @@ class Process:
         Raises:
             ValueError: there is no such memory.
         """
+        buffer = torch.empty(num_bytes, dtype=torch.uint8)
+        self.read_into(buffer, pointer)
+        return buffer
+
+    def read_into(self, buffer: torch.Tensor, pointer: int) -> None:
+        """Copy its memory at an address into one-dimensional bytes.
+
+        Raises:
+            ValueError: there is no such memory.
+        """
         assert self._frozen, "what runs may change while it is read"
-        return read_memory(self.pid, pointer, num_bytes)
+        read_memory(self.pid, pointer, buffer)
 
     def tensor(self, described: dict[str, Any]) -> torch.Tensor:
         """Copy of the tensor that it described (see `wire.describe`).

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from kernelrl.console import set_up_logging
 from kernelrl.errors import KernelRLError
+from kernelrl.runs.ending import ending_at_once
 from kernelrl.runs.stages import STAGES
 from kernelrl.stage_folder import is_main_rank
 from kernelrl.training import interruption
@@ -29,8 +30,9 @@ def main(config: Path, stage: str) -> None:
 
 if __name__ == "__main__":
     set_up_logging()
-    try:
-        main(Path(sys.argv[1]), sys.argv[2])
-    except KernelRLError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        sys.exit(error.exit_code)
+    with ending_at_once():
+        try:
+            main(Path(sys.argv[1]), sys.argv[2])
+        except KernelRLError as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            sys.exit(error.exit_code)
