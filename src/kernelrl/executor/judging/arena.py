@@ -123,16 +123,22 @@ class Arena:
             self._arranged = layout
 
     def write(self, image: torch.Tensor, ask: Callable[[dict[str, Any]], Any]) -> None:
-        """Write the inputs of the next call."""
+        """Write the inputs of the next call. What the memory that it may use holds stays there.
+
+        Raises:
+            ValueError: the process has not said which memory that is.
+        """
         self.bytes[: image.numel()] = image
         if self._call is None:
             ask({"do": "stage"})
+        else:
+            self._call.expect(self._spans)
 
     def put(self, image: torch.Tensor, ask: Callable[[dict[str, Any]], Any]) -> None:
         """Write the inputs of the next call, and over the memory that it may use.
 
         Raises:
-            ValueError: the process has not said which memory that is.
+            ValueError: see `write`.
         """
         self.write(image, ask)
         if self._call is not None:

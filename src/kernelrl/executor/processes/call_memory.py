@@ -61,11 +61,11 @@ class CallMemory:
         self._first, self._ahead = FIRST_BYTES, 0
         self._lay_unfilled = False
 
-    def overwrite(self, spans: Any) -> None:
-        """Fill what the next call may use with garbage, as far as it has been touched or an output may lie there.
+    def expect(self, spans: Any) -> None:
+        """Believe that the next call may use these spans, so that outputs of it are looked for there.
 
         Args:
-            spans: which offsets that are, in ascending order, as the process has said after its last call.
+            spans: pairs of offsets in ascending order, as the process has said after its last call.
 
         Raises:
             ValueError: it has said something else.
@@ -79,6 +79,17 @@ class CallMemory:
         ):
             raise ValueError(f"no spans of {self.num_bytes} bytes: {spans!s:.100}")
         self._spans = [(low, high) for low, high in spans]
+
+    def overwrite(self, spans: Any) -> None:
+        """Fill what the next call may use with garbage, as far as it has been touched or an output may lie there.
+
+        Args:
+            spans: see `expect`.
+
+        Raises:
+            ValueError: see there.
+        """
+        self.expect(spans)
         tail = self._spans[-1][0] if self._spans else 0
         places = sorted([*self._places, (tail, tail + max(self._first, self._ahead))])
         self._first = 0
