@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernelrl.executor.contest.rounding import least
+from kernelrl.executor.contest.precision import least
 from kernelrl.task import Task
 from kernelrl.verdict import TrialError
 

@@ -1,0 +1,165 @@
+"""By how much the sums that operators make err, whatever order of additions a program chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernelrl.executor.contest.one_sided import reach_of_sums, units_of_sums
+from kernelrl.executor.contest.precision import Units, is_float, of_squares
+
+PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "addbmm": 1}
+"""Sums of products, with the position of the argument whose last dimension is summed."""
+_SHIFTED = frozenset("logsumexp _log_softmax logcumsumexp".split())
+"""Operators that take the largest value off before they take exponentials, and put it back: m + log Σ exp(x − m)."""
+_LOGARITHMS = frozenset("aten::logsumexp aten::_log_softmax".split())
+"""Operators that take the logarithm of a sum, of which the relative error is then absolute."""
+_THROUGH_ONE = frozenset("expm1 log1p tanh elu selu celu softplus log_sigmoid log_sigmoid_forward".split())
+"""Operators that the usual formula computes by way of numbers near one: exp(x) − 1, 2 sigmoid(2 x) − 1, log(1 + x)."""
+_SCATTERING = {"index_add": 3, "scatter_add": 3, "index_put": 2}
+"""Operators that add to places of their first argument, with the position of what they add."""
+BY_CHANCE = 4.0
+"""Sums of random terms of either sign hardly ever go further on their way than so many times √(Σ t²), and runs of equal
+terms are hardly ever together longer than so many times √n."""
+EQUAL = 1e-6
+"""Terms of which the variance is less than this share of their mean square count as equal."""
+
+
+def error_of_sums(
+    func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor, units: Units, by_largest: bool
+) -> torch.Tensor | None:
+    """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average.
+
+    Args:
+        func: the operator that makes it.
+        args: its arguments, of which the first is in float64.
+        kwargs: likewise.
+        result: what it gives.
+        units: of the precision.
+        by_largest: see `rounding.Rounding`.
+
+    Returns:
+        Of each element of the result; None: it makes none.
+    """
+    name = func._schema.name.removeprefix("aten::")
+    error: torch.Tensor
+    if name in PRODUCTS:
+        first = PRODUCTS[name]
+        num_terms = args[first].shape[-1]
+        error = _error(units.of_sums, num_terms, of_squares(func, args, kwargs), result)
+        return _at_least_largest(error, num_terms, args[first], args[first + 1], units) if by_largest else error
+    if name == "convolution":
+        num_terms = args[1].numel() // max(args[1].shape[1 if args[6] else 0], 1)
+        error = _error(units.of_sums, num_terms, of_squares(func, args, kwargs), result)
+        return _at_least_largest(error, num_terms, args[0], args[1], units) if by_largest else error
+    if (through_one := error_through_one(func, result, units)) is not None:
+        return through_one
+    if name in _SHIFTED and args[0].numel():  # each of the two last operands has the size of the largest value
+        keepdim = name != "logsumexp" or (args[2] if len(args) > 2 else kwargs.get("keepdim", False))
+        largest = args[0].amax(args[1], keepdim=keepdim).abs().nan_to_num(0.0, 0.0, 0.0)
+        error = 2 * units.of_values * largest + units.of_sums * result.abs()
+        return error
+    num_terms = args[0].numel() // max(result.numel(), 1) if args and is_float(args[0]) else 1
+    if name in ("sum", "mean", "cumsum"):
+        return _adding_error(func, args, kwargs, result, num_terms, units)
+    if num_terms <= 1 or _selects(func, args, kwargs):
+        return None
+    error = result.abs() * (units.of_sums * num_terms**0.5)
+    return error
+
+
+def error_through_one(func: Any, result: torch.Tensor, units: Units) -> torch.Tensor | None:
+    """Error of a formula with two operands near one, or as large as the result; None: that is not usual here."""
+    name = func._schema.name.removeprefix("aten::").removesuffix("_")
+    return 2 * units.of_sums * (1 + result.abs()) if name in _THROUGH_ONE else None
+
+
+def _adding_error(
+    func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor, num_terms: int, units: Units
+) -> torch.Tensor:
+    """Error of `sum`, `mean` or `cumsum`.
+
+    Where the furthest partial sum s goes beyond `BY_CHANCE` √(Σ t²) and comes back, it is u √n s, and where there are
+    long runs of equal terms, a quarter of u s for each of a run (see `reach_of_sums`).
+    """
+    name = func._schema.name.removeprefix("aten::")
+    if name == "cumsum":
+        num_terms = args[0].shape[args[1]] if args[0].dim() else 1
+    divided_by = max(num_terms, 1) if name == "mean" else 1
+    squares = of_squares(func, args, kwargs) / divided_by
+    error = _error(units.of_sums, num_terms, squares, result)
+    if (found := reach_of_sums(func, args, kwargs)) is None:
+        return error
+    reach, runs = (each.reshape(result.shape) for each in found)
+    returns = (reach > BY_CHANCE * divided_by * squares.sqrt()) & (reach > 2 * divided_by * result.abs())
+    further = torch.where(returns, num_terms**0.5, 0.0)
+    further = torch.maximum(further, torch.where(runs > BY_CHANCE * num_terms**0.5, runs / 4, 0.0))
+    return torch.maximum(error.abs(), abs(units.of_sums) / divided_by * reach * further)
+
+
+def _at_least_largest(
+    error: torch.Tensor, num_terms: int, first: torch.Tensor, second: torch.Tensor, units: Units
+) -> torch.Tensor:
+    """Errors of sums of products, not smaller than that of as many of the largest one where this is what counts."""
+    if not first.numel() or not second.numel():
+        return error
+    largest = float(_largest(first) * _largest(second)) * num_terms**0.5
+    return error.abs().clamp_min(abs(units.of_sums) * largest)
+
+
+def scattered_error(func: Any, base: str, args: tuple[Any, ...], kwargs: Any, units: Units) -> torch.Tensor | None:
+    """Error of sums to which an operator adds at places, in whatever order; None: it does not add so."""
+    place = _SCATTERING.get(base)
+    if place is None or len(args) <= place or not is_float(args[place]) or not is_float(args[0]):
+        return None
+    if base == "index_put" and not (args[3] if len(args) > 3 else kwargs.get("accumulate", False)):
+        return None
+
+    alpha = kwargs.get("alpha", 1)
+
+    def add(function: Callable[[torch.Tensor], torch.Tensor], times: float) -> torch.Tensor:
+        terms = [function(item) if number in (0, place) else item for number, item in enumerate(args)]
+        added: torch.Tensor = func(*terms, **(kwargs | {"alpha": times} if "alpha" in kwargs else kwargs))
+        return added
+
+    num_terms = add(lambda terms: terms.ne(0).double(), 1)
+    return _error(units.of_sums, num_terms, add(torch.square, alpha**2), add(torch.clone, alpha))
+
+
+def one_sided_error(
+    func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor, units: Units
+) -> torch.Tensor | None:
+    """Error of sums of terms that are alike, see `one_sided`."""
+    if not args or not is_float(args[0]) or not args[0].dim():
+        return None
+    to_one_side = units_of_sums(func, args, kwargs, units.sum_eps)
+    if to_one_side is None:
+        return None
+    if to_one_side.dim() not in (0, result.dim()):
+        to_one_side = to_one_side.reshape(result.shape)
+    size = torch.ones_like(result) if func._schema.name in _LOGARITHMS else result.abs()
+    return abs(units.of_sums) * size * to_one_side
+
+
+def _largest(values: torch.Tensor) -> torch.Tensor:
+    """The largest magnitude of those that are finite."""
+    return values.abs().nan_to_num(0.0, 0.0, 0.0).max()
+
+
+def _selects(func: Any, args: tuple[Any, ...], kwargs: Any) -> bool:
+    """Whether an operator gives some of its operands' values: then it gives those of their cubes, as no sum does."""
+    cubes = func(*(item**3 if is_float(item) else item for item in args), **kwargs)
+    return torch.equal(cubes, func(*args, **kwargs) ** 3)
+
+
+def _error(unit: float, num_terms: int | torch.Tensor, squares: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """Error of sums of n terms, of which the squares' sums and the sums are given: see `Rounding._sum_error`.
+
+    Where all terms of a sum are equal, (Σ t)² = n Σ t², every addition may err to the same side: half of them by up to
+    half a unit of the total, a quarter of n units of it on average.
+    """
+    error = unit * (num_terms * squares.abs()).sqrt()
+    equal = total.square() >= (1 - EQUAL) * num_terms * squares.abs()
+    return torch.where(equal, torch.maximum(error, abs(unit) * num_terms / 4 * total.abs()), error)
