@@ -16,6 +16,7 @@ import torch
 
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import rare
+from kernelrl.executor.contest.values import all_are_finite
 
 Variation = Literal["short", "others", "part", "within", "reorder"]
 """How an input that the task makes constant varies, see `VARIATIONS`."""
@@ -75,7 +76,7 @@ def redraw(
         return _INTEGERS[name](drawn, generator) if name in _INTEGERS else None
     if name in RARE:
         return _rare(name, drawn, generator, support)
-    if not _all_are_finite(drawn):
+    if not all_are_finite(drawn):
         return None
     values = drawn.double()
     if name in NOT_FINITE:
@@ -85,11 +86,6 @@ def redraw(
         return None if torch.equal(new, drawn) else new
     fitted = _fit(DISTRIBUTIONS[name](values, generator), values)
     return None if fitted is None else fitted.to(drawn.dtype)
-
-
-def _all_are_finite(values: torch.Tensor) -> bool:
-    """Whether none is NaN or infinite; a finite sum tells it in a tenth of the time."""
-    return math.isfinite(float(values.sum())) or bool(values.isfinite().all())
 
 
 def _rare(

@@ -26,3 +26,8 @@ def value_at(memory: mmap.mmap, item: dict[str, Any]) -> torch.Tensor:
 def tensor_of(item: dict[str, Any]) -> torch.Tensor:
     """What `literal` has made of a tensor."""
     return torch.tensor(item["values"], dtype=wire.DTYPES[item["dtype"]]).reshape(item["shape"])
+
+
+def all_are_finite(values: torch.Tensor) -> bool:
+    """Whether none is NaN or infinite. A finite sum tells it in a tenth of the time."""
+    return math.isfinite(float(values.sum())) or bool(values.isfinite().all())

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from kernelrl.executor.contest.precision import least
+from kernelrl.executor.contest.values import all_are_finite
 from kernelrl.task import Task
 from kernelrl.verdict import TrialError
 
@@ -240,8 +241,11 @@ class Near:
         """Whether every element is near. Values that are not finite are not."""
         if self.margin is None:
             return torch.equal(output, self.native)
+        wide = output.to(self.native.dtype)
+        if torch.equal(wide, self.native) and all_are_finite(wide):
+            return True
         with np.errstate(invalid="ignore"):
-            distance = np.subtract(output.to(self.native.dtype).numpy(), self.native.numpy())
+            distance = np.subtract(wide.numpy(), self.native.numpy())
         return bool((np.abs(distance) <= self.margin.numpy()).all())  # of one element NumPy makes no array
 
 

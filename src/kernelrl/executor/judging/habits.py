@@ -10,6 +10,7 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.contest import distributions
+from kernelrl.executor.contest.values import all_are_finite
 from kernelrl.executor.judging.arena import span_of
 from kernelrl.executor.judging.expectations import know_choices
 from kernelrl.executor.judging.reference_process import ReferenceProcess
@@ -147,4 +148,5 @@ def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[st
 def find_not_finite(outputs: list[torch.Tensor]) -> set[str]:
     """Which of NaN and infinity are among the outputs."""
     kinds = {"NaN": torch.isnan, "infinity": torch.isinf}
-    return {name for name, is_one in kinds.items() if any(bool(is_one(output).any()) for output in outputs)}
+    suspects = [output for output in outputs if not all_are_finite(output)]
+    return {name for name, is_one in kinds.items() if any(bool(is_one(output).any()) for output in suspects)}
