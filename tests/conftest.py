@@ -97,8 +97,8 @@ def pytest_unconfigure() -> None:
 
 
 LONGEST = """slurm executor gpu_compile packaging ray curate ablate suite second_look executor_limits executor_faults
-pipeline ranks closed_library sources teachers template hidden promises push eval grpo call_memory bound clock
-turns""".split()
+pipeline ranks closed_library sources teachers template hidden promises push eval grpo decontamination plan_memory
+backends models call_memory bound clock turns""".split()
 """Files that take long, the longest first: begun last, one of them would keep one worker busy and the others idle."""
 
 

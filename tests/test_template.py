@@ -135,7 +135,7 @@ def test_kernels_are_correct_on_hidden_inputs(dialect, kept_executor, executor_c
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_most_synthesised_tasks_get_a_correct_kernel(dialect, kept_executor, executor_cache):
     stream = tasks(1, Dials(**SMALL))
-    drawn = [next(stream) for _ in range(24)]
+    drawn = [next(stream) for _ in range(12)]
     requests = [request for each in drawn if propose(each, dialect) for request in requests_of(each, dialect, [0])]
     correct = sum(verdict.correct for verdict in judge(requests, kept_executor, executor_cache))
     assert correct >= 0.9 * len(drawn)
