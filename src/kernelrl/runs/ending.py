@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import logging
 import os
 import sys
@@ -12,9 +13,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def ending_at_once() -> Iterator[None]:
-    """The process ends as soon as all that libraries registered for its end has run, with the code that it exits by.
+    """The process ends with its code as soon as all has run that is registered for the end after this is entered.
 
-    Enter it before anything else is imported: what is registered first runs last.
+    Enter it before torch is imported: what is registered first runs last, and what was registered before does not run.
     """
     codes: list[int] = []
     atexit.register(_end, codes)
@@ -31,7 +32,9 @@ def _end(codes: list[int]) -> None:
     if not codes:  # an error that nobody expected, of which Python still has to tell
         return
     logging.shutdown()
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not stream.closed:
+            with contextlib.suppress(BrokenPipeError):
+                stream.flush()
+    ctypes.CDLL(None).fflush(None)  # what C has printed
     os._exit(codes[0])

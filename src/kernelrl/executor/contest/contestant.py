@@ -124,7 +124,7 @@ class Contestant:
         if compiled:
             from torch._inductor import config  # takes a second
 
-            config.cpp.vec_isa_ok = True  # the processor says what it has: to try it takes longer than to compile
+            config.cpp.vec_isa_ok = True  # as the processor says: to try its vectors out takes longer than to compile
             self.model = torch.compile(self.model, mode=compiled)
         return {"loaded": True, "init": init, "init_tensors": init_tensors, "parameters": parameters}
 

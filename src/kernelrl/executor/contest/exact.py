@@ -21,7 +21,7 @@ _ANY = frozenset("sort argsort topk kthvalue median nanmedian mode".split())
 _RUNNING = frozenset("cummax cummin".split())
 """Those that choose for each value among those up to it."""
 
-_HOOKS = frozenset(vars(torch.nn.Module())) - {"_parameters", "_buffers", "_modules", "training"}
+_HOOKS = [name for name in vars(torch.nn.Module()) if "hooks" in name]
 
 TIMES = 4.0
 """Jumps are looked for as far as so many times what rounding moves."""
@@ -200,7 +200,10 @@ def compute(
 
 
 def _copied(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy, so that the model stays as it is. It shares empty tables of hooks, which would take most of the time."""
+    """A copy, so that a call leaves the model as it is. Empty tables of hooks, which take most of the time, are shared.
+
+    A hook that a call registers, and leaves there, stays in the model.
+    """
     tables = (getattr(module, name, None) for module in model.modules() for name in _HOOKS)
     return copy.deepcopy(model, {id(table): table for table in tables if not table})
 

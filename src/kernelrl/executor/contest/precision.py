@@ -11,18 +11,18 @@ import torch
 
 @dataclass(frozen=True)
 class Units:
-    """How large the errors are that one precision makes, all times a factor that may be negative."""
+    """How large the errors are that one precision makes, times a factor that may be negative."""
 
     of_values: float
     """Half of a unit of the last place, relative to a value."""
     of_sums: float
     """That of the precision in which sums are made: float32 at least, as in every library."""
     sum_eps: float
-    """Of that precision, without the factor."""
+    """Of that precision, whatever the factor is."""
     tiny: float
     """The absolute error that every result may have."""
     largest: float
-    """Up to here the precision has every whole number."""
+    """Up to here the precision has every whole number, whatever the factor is."""
 
     @classmethod
     @cache

@@ -29,8 +29,6 @@ _STATISTICS = frozenset(
     "_native_batch_norm_legit_no_training".split()
 )
 """Operators that subtract a mean, which is a sum itself."""
-
-
 _INSIDE = (
     *("_fft_", "_linalg_", "cholesky", "triangular_solve"),
     *(f"linalg_{name}" for name in "cholesky inv lu qr solve ldl eig".split()),

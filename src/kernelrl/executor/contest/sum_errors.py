@@ -155,7 +155,7 @@ def _selects(func: Any, args: tuple[Any, ...], kwargs: Any) -> bool:
 
 
 def _error(unit: float, num_terms: int | torch.Tensor, squares: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    """Error of sums of n terms, of which the squares' sums and the sums are given: see `Rounding._sum_error`.
+    """Error of sums of n terms, of which the squares' sums and the sums are given: see `error_of_sums`.
 
     Where all terms of a sum are equal, (Σ t)² = n Σ t², every addition may err to the same side: half of them by up to
     half a unit of the total, a quarter of n units of it on average.

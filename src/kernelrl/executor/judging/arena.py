@@ -152,7 +152,7 @@ class Arena:
         return reply.get("tensors")
 
     def is_of_the_call(self, described: dict[str, Any]) -> bool:
-        """Whether an output lies in memory that was overwritten before the call."""
+        """Whether an output lies in memory that was there for the call: before a candidate's it was overwritten."""
         return self._call is not None and self._call.holds(described["pointer"], num_bytes_of(described))
 
     def lay_unfilled(self, described: list[dict[str, Any]]) -> bool:

@@ -140,7 +140,7 @@ class Reference:
     def _show(self, sizes: dict[str, int], layout: dict[str, Any], image: torch.Tensor) -> None:
         """Call it on the first inputs of one size; the task's own size is the first."""
         own, is_first = self._own, not self.shapes
-        native = own.call(layout, image, recorded=is_first, compared=is_first)
+        native = own.call(layout, image, filled=True, recorded=is_first, compared=is_first)
         outputs = native["tensors"]
         self._check_outputs(outputs)
         own.arena.outputs(native, own.ask)

@@ -68,16 +68,17 @@ class ReferenceProcess:
         """The answer to a question for which it calls the model several times, operator by operator."""
         return self.ask(message, PATIENCE * self.settings.run_timeout_s)
 
-    def call(self, layout: dict[str, Any], image: torch.Tensor, **how: bool) -> dict[str, Any]:
-        """The answer to a call on these inputs. The memory that it may use stays as it is: a reference is trusted.
+    def call(self, layout: dict[str, Any], image: torch.Tensor, filled: bool = False, **how: bool) -> dict[str, Any]:
+        """The answer to a call on these inputs.
 
         Args:
             layout: where they lie.
             image: the arena's bytes.
+            filled: the memory that it may use is written over before. It stays as it is else: a reference is trusted.
             how: see `Contestant.do_run`.
         """
         self.arena.arrange(layout, self.ask)
-        self.arena.write(image, self.ask)
+        (self.arena.put if filled else self.arena.write)(image, self.ask)
         return self.ask({"do": "run"} | how)
 
     def outputs(self, reply: dict[str, Any]) -> list[torch.Tensor]:

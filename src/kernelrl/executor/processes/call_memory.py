@@ -1,9 +1,10 @@
 """The memory of a call: where the tensors of one call lie, and the referee's proof that they were made in it.
 
-Before each call the referee overwrites a region that it shares with the process, and afterwards it wants the outputs
-there: an output of an earlier call, or one made while the model was constructed, is gone or lies elsewhere. The rule
-rests on that overwriting alone. The allocator in the process (contest/call_memory.c) only makes honest outputs lie
-where they must; what it names as free is overwritten, so a candidate that lies about it gains nothing.
+Before each call of a candidate, and each timed one, the referee overwrites a region that it shares with the process,
+and afterwards it wants the outputs there: an output of an earlier call, or one made while the model was constructed, is
+gone or lies elsewhere. The rule rests on that overwriting alone. The allocator in the process (contest/call_memory.c)
+only makes honest outputs lie where they must; what it names as free is overwritten, so a candidate that lies about it
+gains nothing.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class CallMemory:
         return low >= high
 
     def holds(self, pointer: int, num_bytes: int) -> bool:
-        """Whether these bytes of the process were all overwritten before its last call."""
+        """Whether these bytes of the process lie where its last call could allocate them."""
         low = pointer - self.address
         return any(start + _HEAD_BYTES <= low and low + num_bytes <= end for start, end in self._spans)
 

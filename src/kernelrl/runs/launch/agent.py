@@ -30,7 +30,6 @@ from kernelrl.console import set_up_logging
 from kernelrl.errors import InfrastructureError, KernelRLError, UserError
 from kernelrl.executor import ExecutorSettings
 from kernelrl.records import write_json
-from kernelrl.runs.ending import ending_at_once
 from kernelrl.runs.launch.about import check_same
 from kernelrl.runs.launch.logs import open_logs
 from kernelrl.runs.preflight import require_machine
@@ -213,5 +212,4 @@ def run_as_task(main: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    with ending_at_once():
-        run_as_task(lambda: main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))
+    run_as_task(lambda: main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))
