@@ -22,6 +22,7 @@ _RUNNING = frozenset("cummax cummin".split())
 """Those that choose for each value among those up to it."""
 
 _HOOKS = [name for name in vars(torch.nn.Module()) if "hooks" in name]
+"""Attributes of a module that are tables of hooks."""
 
 TIMES = 4.0
 """Jumps are looked for as far as so many times what rounding moves."""

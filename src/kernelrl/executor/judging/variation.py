@@ -14,6 +14,7 @@ import torch
 
 from kernelrl.executor import wire
 from kernelrl.executor.contest import distributions
+from kernelrl.executor.contest.values import all_are_finite
 
 SMALL = 0.5
 """Largest value that takes the place of a zero."""
@@ -121,7 +122,7 @@ def vary(
         generator = torch.Generator().manual_seed(seed ^ number)
         if not values.is_floating_point():
             given[number] = distributions.vary(values, generator)
-        elif bool(values.isfinite().all()):
+        elif all_are_finite(values):
             wide = values if values.dtype == torch.float64 else values.float()
             coins = torch.rand(wide.shape, generator=generator, dtype=wide.dtype)
             if number in drawn:
