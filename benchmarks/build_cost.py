@@ -74,7 +74,7 @@ def _builder(folder: Path) -> tuple[Callable[[str, str], None], psutil.Process]:
         if not built.ok or built.violations:
             raise SystemExit(f"error: {loader}: {built.log} {built.violations}")
 
-    return build, psutil.Process(warming.process.pid)
+    return build, psutil.Process(warming.pid)
 
 
 def _native(source: str) -> str:

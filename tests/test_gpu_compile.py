@@ -110,8 +110,7 @@ def test_what_the_gpu_check_tries_is_as_it_says_as_far_as_a_cpu_can_tell(executo
 def forkserver() -> Iterator[ForkServer]:
     warming = start_forkserver({"PATH": os.environ["PATH"], "TRITON_INTERPRET": "1"})
     yield ForkServer(warming, on_death=lambda: None)
-    warming.process.kill()
-    warming.process.wait()
+    warming.end()
 
 
 @needs_nvcc

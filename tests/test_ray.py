@@ -74,16 +74,15 @@ def essence(verdict: Verdict) -> tuple[Any, ...]:
 
 def workers() -> list[psutil.Process]:
     """Actors, their services and forkservers, on all nodes."""
-    return processes("ray::Node", "kernelrl.executor.engines.service", "kernelrl.executor.contest.forkserver")
+    return processes("ray::Node", "executor", "forkserver", "contestant")
 
 
 def processes(*names: str) -> list[psutil.Process]:
-    """Processes of these tests' clusters whose command line has one of these names."""
+    """Processes of these tests' clusters whose names begin so."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            words = " ".join(process.cmdline())
-            if any(name in words for name in names):
+            if process.name().startswith(names):
                 found.append(process)
     return found
 
@@ -113,7 +112,7 @@ def variants(number: int) -> list[Request]:
 
 def test_dozens_of_candidates_have_one_verdict_each_whatever_dies(executor_cache: Path) -> None:
     requests = variants(60)
-    to_kill = ["ray::Node", "kernelrl.executor.engines.service", "kernelrl.executor.contest.forkserver"]
+    to_kill = ["ray::Node", "executor", "forkserver"]
     with make_executor({**FAST, **QUICK, "cache_dir": str(executor_cache)}) as local:
         expected = [essence(verdict) for verdict in local.evaluate([request(kind) for kind in KINDS])]
     cluster = start_cluster()
@@ -168,7 +167,7 @@ def test_an_actor_that_gives_no_verdict_is_replaced(settings: dict[str, Any]) ->
     settings["cluster"] |= {"max_actors": 1}
     with make_executor(settings | QUICK) as engine, ThreadPoolExecutor(1) as pool:
         engine.evaluate([request(RIGHT)])
-        before = [process for process in workers() if "engines.service" in " ".join(process.cmdline())]
+        before = [process for process in workers() if process.name() == "executor"]
         assert before
         for process in before:
             process.suspend()

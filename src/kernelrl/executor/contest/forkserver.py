@@ -24,6 +24,7 @@ from kernelrl.executor.confinement.sandbox import (
     confine,
     enter_network_of_its_own,
     leave_network,
+    name_process,
     system_paths,
     tie_to_parent,
 )
@@ -33,8 +34,14 @@ if __name__ == "__main__":
     leave_network()  # which only a process of one thread can: importing torch starts another
     gc.disable()  # it would look at what is imported again and again, and all of that stays
 
+import torch.backends.cpu  # noqa: E402
+import torch.utils.cpp_extension  # noqa: E402
+import triton.language  # noqa: E402
+import tvm_ffi.cpp  # noqa: E402, F401
+
 from kernelrl.executor import wire  # noqa: E402
 from kernelrl.executor.contest.starting import become_contestant, rehearse  # noqa: E402
+from kernelrl.executor.processes.warming import Warming  # noqa: E402
 
 COLLAPSE_AT = 16
 """The fork before which this process's memory is put into huge pages.
@@ -54,6 +61,27 @@ _MADV_COLLAPSE = 25
 _LIBC = ctypes.CDLL(None)
 
 
+def fork(*others: int) -> Warming:
+    """Start a forkserver as a fork of this process, so that both import torch once.
+
+    Args:
+        others: descriptors of this process that are none of the forkserver's.
+    """
+    control, other_end = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            for fd in (control.detach(), *others):
+                os.close(fd)
+            leave_network()
+            main(other_end)
+        finally:
+            os._exit(1)
+    other_end.close()
+    return Warming(pid, control)
+
+
 def main(control: socket.socket) -> None:
     """Serve fork requests until the service hangs up.
 
@@ -61,6 +89,8 @@ def main(control: socket.socket) -> None:
     are `{"spawned": token, "pid": pid}` and, later, `{"exited": pid, "status": wait status}`.
     """
     tie_to_parent()
+    name_process("forkserver")
+    sys.dont_write_bytecode = True
     _warm_up()
     gc.collect()
     gc.freeze()
@@ -93,11 +123,6 @@ def main(control: socket.socket) -> None:
 
 
 def _warm_up() -> None:
-    import torch.backends.cpu
-    import torch.utils.cpp_extension
-    import triton.language
-    import tvm_ffi.cpp  # noqa: F401
-
     triton.runtime.jit.mangle_type(0)  # its first use imports much
     if "TRITON_INTERPRET" in os.environ:
         from kernelrl.executor.contest import programs

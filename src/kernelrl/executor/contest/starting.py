@@ -15,7 +15,7 @@ import torch
 
 from kernelrl import dialects
 from kernelrl.executor import wire
-from kernelrl.executor.confinement.sandbox import Limits, clock_pages, confine, tie_to_parent
+from kernelrl.executor.confinement.sandbox import Limits, clock_pages, confine, name_process, tie_to_parent
 from kernelrl.executor.contest.closed_pages import Helper
 from kernelrl.executor.contest.contestant import Contestant
 from kernelrl.executor.contest.descriptors import keep_only
@@ -41,6 +41,7 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
             that may not have the library compute (see `confine`).
     """
     tie_to_parent()
+    name_process("contestant")
     note, helper = Note(note_fd), Helper(spec["helper"])
     sock_fd = keep_only(sock, log)
     sock = socket.socket(fileno=sock_fd)

@@ -33,12 +33,9 @@ from kernelrl.executor.api import (
     not_known,
     without_kernel,
 )
+from kernelrl.executor.processes.warming import forkserver_environment
 from kernelrl.executor.quota import num_workers
 from kernelrl.verdict import Verdict
-
-MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(128 << 20)}
-"""One heap for all threads of the service, which make tensors of every size: many heaps would keep what is freed. Of
-this one 128 MiB at the most: each tensor of the next judgement would have to touch its pages anew."""
 
 
 @dataclass
@@ -187,11 +184,15 @@ class LocalExecutor(Executor):
         own_end, other_end = socket.socketpair()
         with other_end:
             command = [sys.executable, "-m", "kernelrl.executor.engines.service", str(other_end.fileno())]
-            environment = os.environ | MALLOC
+            environment = forkserver_environment(self.settings)
             self._service = subprocess.Popen(
                 command, pass_fds=(other_end.fileno(),), stdin=subprocess.PIPE, env=environment, start_new_session=True
             )
-        told = {"settings": self.settings.model_dump(mode="json"), "secret": self._secret}
+        told = {
+            "environment": dict(os.environ),
+            "settings": self.settings.model_dump(mode="json"),
+            "secret": self._secret,
+        }
         assert self._service.stdin is not None
         try:
             with self._service.stdin as pipe:

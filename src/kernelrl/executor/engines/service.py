@@ -1,7 +1,9 @@
 """The executor's service: the trusted process that owns the forkserver, the builder, the references and the cores.
 
-Started by `LocalExecutor` with one socket, and its settings on standard input. Requests come in and verdicts go out as
-JSON; when the socket closes, the service ends and every process that it started ends with it.
+Started by `LocalExecutor` with one socket, and with the environment of the forkserver, which parts from it by a fork
+once both have imported torch. What no candidate may know comes after that on standard input: the environment variables
+of whoever uses the executor, its settings and its secret. Requests come in and verdicts go out as JSON; when the socket
+closes, the service ends and every process that it started ends with it.
 """
 
 from __future__ import annotations
@@ -31,29 +33,23 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from kernelrl.errors import InfrastructureError
-from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known
-from kernelrl.executor.processes.warming import Warming, forkserver_environment, num_threads, start_forkserver
-from kernelrl.executor.quota import num_workers
-
 if __name__ == "__main__":
     gc.disable()  # it would look at what is imported again and again, and all of that stays
-    TOLD = json.load(sys.stdin)
-    SETTINGS = ExecutorSettings.model_validate(TOLD["settings"])
-    try:
-        WARMING = start_forkserver(forkserver_environment(SETTINGS))
-    except InfrastructureError as error:
-        from kernelrl.executor import wire
+    from kernelrl.executor.contest import forkserver
 
-        wire.send(socket.socket(fileno=int(sys.argv[1])), {"failed": str(error)})
-        sys.exit(1)
+    WARMING = forkserver.fork(int(sys.argv[1]))
+    TOLD = json.load(sys.stdin)
+    os.environ.clear()
+    os.environ.update(TOLD["environment"])
+    tempfile.tempdir = None  # it was looked for with other variables
 
 import diskcache  # noqa: E402
 import psutil  # noqa: E402
 import torch  # noqa: E402
 
-from kernelrl.errors import TaskError  # noqa: E402
+from kernelrl.errors import InfrastructureError, TaskError  # noqa: E402
 from kernelrl.executor import machine, wire  # noqa: E402
+from kernelrl.executor.api import INCIDENTAL, ExecutorSettings, Request, not_known  # noqa: E402
 from kernelrl.executor.building.builder import Builder  # noqa: E402
 from kernelrl.executor.building.pruning import CacheLimits  # noqa: E402
 from kernelrl.executor.confinement import sandbox  # noqa: E402
@@ -69,6 +65,13 @@ from kernelrl.executor.processes.cores import Cores  # noqa: E402
 from kernelrl.executor.processes.forking import ForkServer  # noqa: E402
 from kernelrl.executor.processes.helpers import compiled_helper  # noqa: E402
 from kernelrl.executor.processes.process import Needs, Process  # noqa: E402
+from kernelrl.executor.processes.warming import (  # noqa: E402
+    Warming,
+    forkserver_environment,
+    num_threads,
+    start_forkserver,
+)
+from kernelrl.executor.quota import num_workers  # noqa: E402
 from kernelrl.task import Task  # noqa: E402
 from kernelrl.verdict import Verdict  # noqa: E402
 
@@ -82,8 +85,10 @@ REQUEST_BYTES = 1 << 30
 """Length of the longest request: its sender is trusted, and a candidate that is too long is told so."""
 COMPILED_MB = 256
 """Size of any file that `torch.compile` writes for a reference (in MiB)."""
-
-
+MALLOC = {-8: 1, -3: 32 << 20, -1: 128 << 20}
+"""M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of mallopt(3): one heap for all threads, which make tensors of
+every size; many would keep what is freed. Of this one 128 MiB at the most: each tensor of the next judgement would have
+to touch its pages anew."""
 _LIBC = ctypes.CDLL(None)
 
 
@@ -430,6 +435,9 @@ def _once(path: Path, text: str) -> str:
 
 def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, secret: str | None) -> None:
     """Serve one client until it hangs up."""
+    sandbox.name_process("executor")
+    for parameter, value in MALLOC.items():
+        _LIBC.mallopt(parameter, value)
     torch.set_num_threads(1)  # each judge compares on a core of its own
     try:
         service = Service(settings, warming, secret)
@@ -466,4 +474,5 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
 if __name__ == "__main__":
     gc.freeze()
     gc.enable()
-    main(socket.socket(fileno=int(sys.argv[1])), SETTINGS, WARMING, TOLD["secret"])
+    settings = ExecutorSettings.model_validate(TOLD["settings"])
+    main(socket.socket(fileno=int(sys.argv[1])), settings, WARMING, TOLD["secret"])

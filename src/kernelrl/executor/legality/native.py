@@ -9,10 +9,13 @@ from kernelrl.executor.legality import symbols
 
 MAX_EXPANDED_BYTES = 1 << 20
 """Length of a unit's text with its macros expanded."""
+EXPANDING_KB = 1_000_000
+"""Memory of the preprocessor that expands them (in KiB)."""
 BUILD_AND_LOOK = f"""\
 if [ -e blank.cpp ]; then
-  g++ $(cat own_flags) -E -P blank.cpp 2> /dev/null | head -c {MAX_EXPANDED_BYTES + 1} > expanded
-  if [ $(stat -c %s expanded) -gt {MAX_EXPANDED_BYTES} ]; then
+  (ulimit -v {EXPANDING_KB}; g++ $(cat own_flags) -E -P blank.cpp 2> notes) |
+    head -c {MAX_EXPANDED_BYTES + 1} > expanded
+  if [ $(stat -c %s expanded) -gt {MAX_EXPANDED_BYTES} ] || grep -q "out of memory" notes; then
     echo "error: macros that expand to more than {MAX_EXPANDED_BYTES} characters"
     exit 1
   fi

@@ -40,8 +40,7 @@ class ForkServer:
             self._control.settimeout(STARTING_S)
             wire.receive(self._control)
         except (wire.WireError, TimeoutError):
-            warming.process.kill()
-            reason = f"exit status {warming.process.wait()}"  # -9: it took too long, or somebody killed it
+            reason = f"exit status {warming.end()}"  # -9: it took too long, or somebody killed it
             raise InfrastructureError(f"the executor's forkserver did not start ({reason})") from None
         self._control.settimeout(None)
         threading.Thread(target=self._listen, daemon=True, name="forkserver-news").start()

@@ -1,10 +1,10 @@
-"""Starting the forkserver before torch is imported: it and the service both take seconds for that, side by side."""
+"""Starting a forkserver, and the environment variables with which one starts."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +27,14 @@ ASAN_OPTIONS = (
 class Warming:
     """A forkserver that is starting."""
 
-    process: subprocess.Popen[bytes]
+    pid: int
     control: socket.socket
     """The service's end of the socket over which it is asked."""
+
+    def end(self) -> int:
+        """Kill it, if it has not ended. Returns its exit status (as `os.waitstatus_to_exitcode`)."""
+        os.kill(self.pid, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 def start_forkserver(environment: dict[str, str]) -> Warming:
@@ -37,8 +42,9 @@ def start_forkserver(environment: dict[str, str]) -> Warming:
     control, other_end = socket.socketpair()
     with other_end:
         fd = other_end.fileno()
+        os.set_inheritable(fd, True)
         command = [sys.executable, "-m", "kernelrl.executor.contest.forkserver", str(fd)]
-        return Warming(subprocess.Popen(command, env=environment, pass_fds=(fd,)), control)
+        return Warming(os.posix_spawn(sys.executable, command, environment), control)
 
 
 def num_threads(settings: ExecutorSettings) -> int:
@@ -64,7 +70,6 @@ def forkserver_environment(settings: ExecutorSettings, sanitized: bool = False) 
         "MALLOC_TRIM_THRESHOLD_": str(1 << 30),  # what contestants free, they keep
         "LC_ALL": "C.UTF-8",
         "TRITON_DEFAULT_FP_FUSION": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
     if paths := os.environ.get("PYTHONPATH"):  # what this process was found by
         environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths.split(os.pathsep)))
