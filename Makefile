@@ -44,7 +44,7 @@ cluster-setup: setup
 lint: setup ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 	$(BIN)/lint-imports
 
 gpu-check: ## try the executor on this machine's GPU, in the environment of `python3` (exit 3: there is none)

@@ -106,7 +106,6 @@ gc.disable()  # while the files of tests are imported, and with them torch and T
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
     gc.freeze()
     gc.enable()
 
