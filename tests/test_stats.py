@@ -101,6 +101,12 @@ def test_one_task_alone_has_no_interval():
     assert low < high
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_is_infinite_on_both_sides_tells_no_difference():
+    unsolved = ([90, 90], [0, 0])  # tokens for each solved task, of which there are none
+    assert all(isnan(bound) for bound in ratio_difference_interval(unsolved, unsolved))
+
+
 def test_paired_difference_is_narrower_than_the_tasks_are_different():
     """Task difficulty spans 0 to 1, and every task gains exactly one sample in ten."""
     before = (np.arange(10), np.full(10, 10))

@@ -146,7 +146,8 @@ def ratio_difference_interval(
     first_R, second_R = (
         resampled_ratios(_one_run(totals), _one_run(counts), resamples, seed) for totals, counts in (after, before)
     )
-    return percentiles(first_R - second_R, level)
+    with np.errstate(invalid="ignore"):  # where both are infinite: NaN, which is not known
+        return percentiles(first_R - second_R, level)
 
 
 def resampled_ratios(totals: ArrayLike, counts: ArrayLike, resamples: int, seed: int) -> NDArray[np.float64]:
