@@ -355,7 +355,7 @@ class Service:
             assert self.sanitized is not None, "it is started where the settings ask for the second look"
             forkserver = self.sanitized
         with self.cores.working():
-            process = Process(forkserver, spec, self.scratch)
+            process = Process(forkserver, spec, self.scratch, trusted=needs == "library")
         needed = {"namespaces", "landlock"} | ({"seccomp"} if spec["filtered"] else set())
         needed |= {"clock"} if spec["candidate"] else set()
         needed |= {"noexec"} if spec["sealed"] else set()
