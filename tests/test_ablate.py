@@ -192,7 +192,8 @@ def test_without_arms_there_is_nothing_to_compare(tmp_path):
 @pytest.mark.slow
 def test_an_ablation_from_nothing_to_its_report_and_again(tmp_path, server):
     words = ["recipe=toy", "reward=rule", "seed=0,1", "tracker=none", f"output_dir={tmp_path}"]
-    words += ["executor.timing=false", *TOY_DATA, TOY_CACHE, "sft.trainer.max_steps=4", "eval.limit=3"]
+    words += ["executor.timing=false", "executor.draws=tests", *TOY_DATA, TOY_CACHE]
+    words += ["sft.trainer.max_steps=4", "eval.limit=3"]
     words += ["grpo.trainer.max_steps=1", "grpo.trainer.per_device_train_batch_size=4"]
     words += ["grpo.trainer.max_completion_length=32", "eval.max_new_tokens=32"]
     first = server.run("ablate", *words, folder=tmp_path)

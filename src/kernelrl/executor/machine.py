@@ -83,6 +83,14 @@ def native_target() -> str:
 
 
 @cache
+def optimizations() -> frozenset[str]:
+    """Flags of the compiler that choose how it optimises, without `no-` and values, e.g. `-funroll-loops`."""
+    command = ["g++", "-Q", "--help=optimizers"]
+    said = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}).stdout
+    return frozenset(re.findall(r"^\s+(-f[\w-]+)", said, re.MULTILINE))
+
+
+@cache
 def linker() -> tuple[str, ...]:
     """The compiler's flag for the fastest linker that is here; nothing: its own."""
     for name in ("mold", "lld", "gold"):

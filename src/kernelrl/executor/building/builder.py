@@ -158,7 +158,9 @@ class Builder:
                 result |= {"out_of_time": made.out_of_time, "loops": loops.read(work)}
                 (work / "build.json").write_text(json.dumps(result))
                 for left in work.iterdir():
-                    if left.name not in ("build.json", "module.so"):
+                    if left.is_dir():
+                        shutil.rmtree(left)
+                    elif left.name not in ("build.json", "module.so"):
                         left.unlink()
                 self._publish(work, folder)
             return self._load(folder, cached=False)

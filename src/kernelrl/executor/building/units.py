@@ -10,13 +10,22 @@ import re2
 import tvm_ffi.libinfo
 from torch.utils import cpp_extension
 
+from kernelrl.executor import machine
+
 BASE_FLAGS = ("-std=c++17", "-fPIC", "-O3", "-march=native", "-fopenmp")
 ALLOWED_FLAG = re2.compile(
-    r"-(O[0-3sz]|Ofast|g0?|w|W[a-z0-9-]+|pthread|lm|lgomp|f[a-z0-9-]+|fvect-cost-model=\w+|ffp-contract=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
+    r"-(O[0-3sz]|Ofast|g0?|w|W[a-z0-9-]+|pthread|lm|lgomp|f[a-z0-9-]+|f(vect-cost-model|fp-contract|visibility)=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
     r"|std=(c|gnu)\+\+\w+|D\w+(=\w*)?|shared|fPIC)"
 )
-FORBIDDEN_FLAG = re2.compile(r"-f(no-plt|plugin|profile|dump|directives-only|preprocessed)")
-"""Flags that load, write or read other files, or with which the preprocessor shows another text than is compiled."""
+OTHER_FLAGS = re2.compile(
+    r"-f(no-)?(openmp(-simd)?|PIC|pic|PIE|pie|exceptions|rtti|permissive|concepts|coroutines|char8_t|sized-deallocation|"
+    r"aligned-new|visibility-inlines-hidden|threadsafe-statics|common|strict-enums|enforce-eh-specs|implicit-templates|"
+    r"diagnostics-color|max-errors|builtin|ms-extensions|signed-char|unsigned-char|semantic-interposition|"
+    r"visibility)"
+)
+"""Flags beside those by which the compiler optimises. None reads or writes a file, or hides the text."""
+FORBIDDEN_FLAG = re2.compile(r"-f(no-)?(ipa-profile|profile|plt)")
+"""Of the optimisations those that read or write files, and one that takes addresses of functions to call them."""
 _NAME = re2.compile(r"[A-Za-z_]\w{0,99}")
 CUDA_FLAGS = ("-std=c++17", "-O3", "--expt-relaxed-constexpr", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
 ALLOWED_CUDA_FLAG = re2.compile(
@@ -60,7 +69,7 @@ def translate(unit: dict[str, Any]) -> tuple[str, list[str], list[str]]:
             raise BadUnit("build_request", f"{identifier[:100]!r} is not a C++ name")
     given = [flag for flag in (*unit["cflags"], *unit["ldflags"]) if flag]  # [""] is how many leave them out
     for flag in given:
-        if not ALLOWED_FLAG.fullmatch(flag) or FORBIDDEN_FLAG.match(flag):
+        if not ALLOWED_FLAG.fullmatch(flag) or (flag.startswith("-f") and not _is_harmless(flag)):
             raise BadUnit("build_flag", flag[:100])
     source = "\n".join(unit["cpp"])
     flags = [*BASE_FLAGS, *includes(unit["loader"])]
@@ -76,6 +85,13 @@ def translate(unit: dict[str, Any]) -> tuple[str, list[str], list[str]]:
     libraries += ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]
     own_name = f'#define TORCH_EXTENSION_NAME {name}\n#line 1 "kernel.cpp"\n'
     return f"{own_name}{source}\n{module}", flags, [*libraries, *link]
+
+
+def _is_harmless(flag: str) -> bool:
+    """Whether a flag that begins with `-f` is an optimisation, or one of the others that are known."""
+    name = flag.partition("=")[0]
+    known = {name, f"-f{name.removeprefix('-fno-')}"} & machine.optimizations()
+    return bool(OTHER_FLAGS.fullmatch(name) or (known and not FORBIDDEN_FLAG.match(name)))
 
 
 def _check_form(unit: dict[str, Any]) -> None:

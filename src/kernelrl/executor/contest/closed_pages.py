@@ -17,7 +17,9 @@ import numpy as np
 import torch
 import tvm_ffi
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
+from kernelrl.executor.legality.operators import VIEWS
 from kernelrl.executor.processes import elf
 from kernelrl.executor.processes.note import argument_of
 
@@ -35,6 +37,8 @@ DTYPES = (
 )
 SIZES = (3, 40)
 """Edges of matrices: fewer elements than a vector register holds, and many more."""
+LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""By number of dimensions: the memory format in which the channels are the last one."""
 PARALLEL = 200
 """Edge of a matrix that is large enough for all threads to work on it (at 32,768 elements)."""
 
@@ -139,6 +143,12 @@ class Plumbing(nn.Module):
         self.echo = tvm_ffi.convert(lambda *values: values[0])
 
     def forward(self, *arguments: torch.Tensor) -> list[torch.Tensor]:
+        for how in (contextlib.nullcontext, torch.inference_mode):
+            with how():
+                self._work()
+        return [torch.empty(3, 4), torch.zeros(()), torch.empty(0, 2), *arguments]
+
+    def _work(self) -> None:
         for tensor in self.inputs:
             _allocate(tensor)
             _view(tensor)
@@ -149,7 +159,6 @@ class Plumbing(nn.Module):
         for mistake in _mistakes(self.copies):
             with contextlib.suppress(Exception):
                 mistake()
-        return [torch.empty(3, 4), torch.zeros(()), torch.empty(0, 2), *arguments]
 
 
 def all_inputs() -> list[torch.Tensor]:
@@ -164,6 +173,7 @@ def _layouts(dtype: torch.dtype, size: int) -> Iterator[torch.Tensor]:
     yield base[:, ::2, ::2]
     yield base[:1].expand(4, size, size)
     yield torch.empty(2, 3, size, size, dtype=dtype, memory_format=torch.channels_last).zero_()
+    yield torch.zeros(2, 3, 2, 3, size, dtype=dtype)
     yield torch.zeros((), dtype=dtype)
     yield torch.zeros(0, 3, dtype=dtype)
 
@@ -234,7 +244,7 @@ def _view(x: Any) -> None:
         x.reshape(-1)
         x.contiguous()
         x.view(torch.uint8) if x.dim() else None
-        x.to(x.dtype)
+        x.to(x.dtype), x.to(x), x.to(x.device, x.dtype), x.to(device=x.device, dtype=x.dtype)
         x.type_as(x)
         x.cpu()
         x.numpy() if x.dtype != torch.bfloat16 else None
@@ -261,7 +271,8 @@ def _fill(x: Any) -> None:
 
 def _copy(x: Any) -> None:
     x.contiguous()
-    x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else None
+    if x.dim() in LAST:
+        x.contiguous(memory_format=LAST[x.dim()]), x.to(memory_format=LAST[x.dim()])
     x.clone()
     x.clone(memory_format=torch.contiguous_format)
     x.reshape(-1)
@@ -279,8 +290,10 @@ def _copy(x: Any) -> None:
         new[:1] = x[:1]
         new.transpose(0, -1).copy_(x.transpose(0, -1))
     for dtype in DTYPES:
-        x.to(dtype)
-        torch.empty(x.shape, dtype=dtype).copy_(x)
+        x.to(dtype), x.to(x.device, dtype), x.to(device=x.device, dtype=dtype)
+        other = torch.empty(x.shape, dtype=dtype)
+        other.copy_(x)
+        x.to(other), x.type_as(other)
         x.to(dtype=dtype, copy=True, memory_format=torch.contiguous_format)
 
 
@@ -364,12 +377,34 @@ def replay(operators: list[dict[str, Any]]) -> None:
     """Call operators as they were recorded, with other values; those whose record is broken raise and are left out."""
     for operator in operators:
         with contextlib.suppress(Exception):
-            name = operator["name"].removeprefix("aten::")
-            args = [argument_of(form) for form in operator["args"]]
-            kwargs = {key: argument_of(form) for key, form in operator["kwargs"].items()}
-            for call in (
-                getattr(getattr(torch.ops.aten, name), operator["overload"]),
-                getattr(torch.Tensor, name, None) or getattr(torch, name, None),
-            ):
+            calls, args, kwargs = _call_of(operator)
+            for call in calls:
                 with contextlib.suppress(Exception):
-                    call(*args, **kwargs)  # type: ignore[misc]  # one that is None raises
+                    call(*args, **kwargs)
+
+
+def copies_nothing(operator: dict[str, Any]) -> bool:
+    """Whether an operator that may give views gives one, called as it was recorded; `reshape` may have to copy."""
+    if operator["name"] not in VIEWS:
+        return True
+    try:
+        (call, *_), args, kwargs = _call_of(operator)
+        given = {tensor.untyped_storage().data_ptr() for tensor in tree_leaves((args, kwargs)) if _is_tensor(tensor)}
+        made = [tensor for tensor in tree_leaves(call(*args, **kwargs)) if _is_tensor(tensor)]
+    except Exception:
+        return False
+    return all(tensor.untyped_storage().data_ptr() in given for tensor in made)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _call_of(operator: dict[str, Any]) -> tuple[list[Callable[..., Any]], list[Any], dict[str, Any]]:
+    """The functions by which a recorded operator is called, and its arguments."""
+    name = operator["name"].removeprefix("aten::")
+    args = [argument_of(form) for form in operator["args"]]
+    kwargs = {key: argument_of(form) for key, form in operator["kwargs"].items()}
+    function = getattr(torch.Tensor, name, getattr(torch, name, None))
+    calls = getattr(getattr(torch.ops.aten, name), operator["overload"]), function
+    return [call for call in calls if call is not None], args, kwargs

@@ -28,6 +28,7 @@ from kernelrl.executor.contest.closed_pages import (
     Helper,
     Plumbing,
     all_inputs,
+    copies_nothing,
     find_needed,
     replay,
     work_as_native_code,
@@ -362,12 +363,17 @@ class Contestant:
         return {"failures": self.helper.close(ranges, path, parts)}
 
     def do_find_functions(self, mappings: list[Any], operators: list[dict[str, Any]], copies: bool) -> dict[str, Any]:
-        """The functions in these mappings that some operators need; without any, all that is allowed."""
+        """The functions in these mappings that some operators need; without any, all that is allowed.
+
+        Where copies are not allowed, operators that copy are left out.
+        """
+        several = bool(operators)
+        operators = [each for each in operators if copies or copies_nothing(each)]
 
         def work() -> None:
             self.model = Plumbing(copies)  # here: the first call of an operator needs more than the later ones
             self.model.inputs = all_inputs()
-            if operators:
+            if several:
                 replay(operators)
                 with OperatorRecord(self.note):
                     replay(operators)

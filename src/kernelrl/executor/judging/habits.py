@@ -11,7 +11,7 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import wire
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.values import all_are_finite
-from kernelrl.executor.judging.arena import span_of
+from kernelrl.executor.judging.arena import span_of, view, write
 from kernelrl.executor.judging.expectations import know_choices
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.legality.operators import only_moves
@@ -31,6 +31,12 @@ _LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split()
 _HIDING = ("rows", "single", "ordered")
 """Distributions in which a mask that is drawn may hide a whole row."""
 
+VALUES = torch.tensor([sign * 1.05**power for power in range(100) for sign in (1, -1)]).bfloat16().float()
+"""Numbers that every floating-point type has, to be exchanged one for another."""
+CHOSEN = 65_537
+"""So many of them, drawn at random, follow each other before they come again."""
+MANY = 1 << 14
+"""Elements of an output that are looked at."""
 CALLS = 4
 """Calls in which random numbers may show in the outputs."""
 
@@ -97,7 +103,12 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
         unstable=bool(choosing) and not (determined and choosing <= _MAY_BE_STABLE),
         sorts=sorts,
         minds_not_finite=minds_not_finite,
-        only_moves=only_moves(operators - set(native["idle"])),
+        only_moves=only_moves(operators - set(native["idle"]))
+        or (
+            not changes_state
+            and not native["thresholds"]["makes_places"]  # of any number
+            and _exchanges(own, layout, image)
+        ),
         lays_out=bool(_LAYS_OUT & operators),
         not_finite=not_finite,
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),
@@ -143,6 +154,46 @@ def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[st
             raise
         return False
     return "NaN" not in find_not_finite(outputs)
+
+
+def _exchanges(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tensor) -> bool:
+    """Whether values of the inputs, exchanged for others, come out exchanged: a program that computes with them, or
+    compares them, does not give the one for the other. What comes out the same both times are constants."""
+    floats = [place for place in layout["tensors"] if wire.DTYPES[place["dtype"]].is_floating_point and place["bytes"]]
+    generator = torch.Generator().manual_seed(0)
+    others = VALUES[torch.randperm(len(VALUES), generator=generator)]
+    images = image.clone(), image.clone()
+    for place in floats:
+        chosen = torch.randint(len(VALUES), (CHOSEN,), generator=generator)
+        for changed, table in zip(images, (VALUES, others), strict=True):
+            tensor = view(changed, place)
+            row = table[chosen].to(tensor.dtype).repeat(1 + tensor.numel() // CHOSEN)[: tensor.numel()]
+            write(tensor, row.view(tensor.shape))
+    try:
+        answers = [own.outputs(own.call(layout, changed)) for changed in images]
+    except TaskError:
+        if not own.process.alive:
+            raise
+        return False
+    exchanged = [_exchanged(_some(first), _some(second), others) for first, second in zip(*answers, strict=True)]
+    return None not in exchanged and any(exchanged)
+
+
+def _some(output: torch.Tensor) -> torch.Tensor:
+    """Elements of an output, as many as it takes to see what becomes of them."""
+    flat = output.flatten()
+    return flat[:: max(1, len(flat) // MANY)]
+
+
+def _exchanged(first: torch.Tensor, second: torch.Tensor, others: torch.Tensor) -> bool | None:
+    """Whether any of `VALUES` came out exchanged for the others; None: something else came out."""
+    if first.shape != second.shape:
+        return None
+    order = VALUES.argsort()
+    place = order[torch.searchsorted(VALUES[order], first.float().nan_to_num()).clamp(max=len(VALUES) - 1)]
+    moved = VALUES[place] == first
+    expected = torch.where(moved, others[place], first.float())
+    return bool(moved.any()) if torch.allclose(expected, second.float(), 0, 0, equal_nan=True) else None
 
 
 def find_not_finite(outputs: list[torch.Tensor]) -> set[str]:

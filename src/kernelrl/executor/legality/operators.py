@@ -5,20 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Set
 
-ALLOCATION_AND_VIEWS = frozenset(
+ALLOCATION = frozenset(
     f"aten::{name}"
     for name in (
-        # allocation
         "empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones ones_like new_ones "
-        "full full_like new_full fill_ zero_ scalar_tensor resize_ set_ lift_fresh "
-        # views
+        "full full_like new_full fill_ zero_ scalar_tensor resize_ set_ lift_fresh"
+    ).split()
+)
+VIEWS = frozenset(
+    f"aten::{name}"
+    for name in (
         "view reshape _unsafe_view _reshape_alias expand permute transpose t squeeze unsqueeze slice select as_strided "
         "detach alias unbind split split_with_sizes narrow view_as_real view_as_complex diagonal unfold "
+        # others in other words
+        "view_as reshape_as expand_as broadcast_to flatten unflatten ravel movedim moveaxis swapaxes swapdims "
+        "numpy_T mT chunk tensor_split hsplit vsplit dsplit "
         # single elements
         "item _local_scalar_dense"
     ).split()
 )
-COPIES = frozenset(f"aten::{name}" for name in "clone contiguous copy_ _to_copy to".split())
+"""Some of them copy where there is no view (`reshape`): then they count as copies."""
+ALLOCATION_AND_VIEWS = ALLOCATION | VIEWS
+COPIES = frozenset(f"aten::{name}" for name in "clone contiguous copy_ _to_copy to type_as".split())
 """Plain copies and conversions: plumbing around a computation, and the work itself where data is only moved."""
 PLUMBING = ALLOCATION_AND_VIEWS | COPIES
 
@@ -26,11 +34,13 @@ _MOVES = PLUMBING | frozenset(
     f"aten::{name}"
     for name in (
         "cat stack repeat repeat_interleave tile roll flip rot90 index index_select gather take take_along_dim scatter "
-        "index_put index_put_ index_copy masked_select masked_fill masked_fill_ where tril triu diag diag_embed "
+        "index_put index_copy index_fill put embedding masked_select masked_scatter masked_fill where tril triu diag "
+        "diag_embed slice_scatter select_scatter diagonal_scatter as_strided_scatter fill fill_diagonal copy zero "
         "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
-        "replication_pad3d im2col pixel_shuffle pixel_unshuffle channel_shuffle unfold_copy as_strided_copy view_copy "
-        "_to_dense one_hot arange eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan isinf "
-        "upsample_nearest1d upsample_nearest2d upsample_nearest3d lift_fresh_copy"
+        "replication_pad3d im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle "
+        "complex _to_dense one_hot arange eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan isinf "
+        "upsample_nearest1d upsample_nearest2d upsample_nearest3d "
+        "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"
     ).split()
 )
 
@@ -51,4 +61,4 @@ def library_operators(names: Iterable[str]) -> list[str]:
 
 def only_moves(names: Set[str]) -> bool:
     """Whether operators only move, convert or compare data, so that copies are the work and no plumbing."""
-    return names <= _MOVES
+    return all(name in _MOVES or name.removesuffix("_").removesuffix("_copy") in _MOVES for name in names)

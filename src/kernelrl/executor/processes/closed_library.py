@@ -70,7 +70,7 @@ NEAR_BYTES = 1 << 15
 """Open functions as near as this lie on one part, with what is between them, which traps: fewer parts cost less."""
 _INT3 = b"\xcc"
 MAX_OPERATORS = 300
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -285,9 +285,10 @@ class ClosedLibrary:
         if file is None or not operators or _is_open(closed.needed, file, offset):
             return False
         try:
-            self._add(closed.allowed, self._find(closed.allowed, operators[-MAX_OPERATORS:]))
-        except ProcessFailure:
+            found = self._find(closed.allowed, operators[-MAX_OPERATORS:])
+        except (ProcessFailure, ValueError, RecursionError):  # the note is what the process has made of it
             return False
+        self._add(closed.allowed, found)
         with self._lock:
             return _is_open(self._needed[closed.allowed], file, offset)
 
@@ -310,6 +311,8 @@ class ClosedLibrary:
             question |= {"mappings": [list(vars(each).values()) for each in mappings]}
             reply, _ = process.ask(question, LEARNING_S if operators else TIMEOUT_S)
         if "failed" in reply:
+            if operators:
+                return {}
             raise InfrastructureError(f"the needed functions of the libraries were not found: {reply['message']}")
         found: Functions = reply["functions"]
         return found if operators else _union(found, _entries(mappings, allowed))

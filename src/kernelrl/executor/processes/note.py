@@ -23,6 +23,8 @@ follow. A clock is one of `_CLOCKS`, or `_SYSTEM_CALL` and the number of the cal
 _CLOCKS = {1: "the processor's time-stamp counter", 2: "the kernel's clocks through the vDSO"}
 _SYSTEM_CALL = 1 << 32
 _TEXT_AT = _HEAD.size
+MAX_DEPTH = 10
+"""How deep an operator's arguments are nested at most, as they are written down."""
 NAMED: dict[str, Any] = {
     str(value): value
     for value in vars(torch).values()
@@ -87,9 +89,23 @@ class Note:
                 operator = json.loads(line)
             except (ValueError, RecursionError):
                 continue
+            if _depth(operator) > MAX_DEPTH:  # whoever sends it on would fail
+                continue
             if isinstance(operator, dict) and isinstance(operator.get("name"), str):
                 found.append(operator)
         return found
+
+
+def _depth(form: Any) -> int:
+    """How deep lists and objects are nested, as far as it matters."""
+    depth, level = 0, [form]
+    while depth <= MAX_DEPTH and (level := [item for each in level for item in _parts(each)]):
+        depth += 1
+    return depth
+
+
+def _parts(form: Any) -> list[Any]:
+    return form if isinstance(form, list) else list(form.values()) if isinstance(form, dict) else []
 
 
 def describe_operator(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

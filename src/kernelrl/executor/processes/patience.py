@@ -2,7 +2,8 @@
 
 A process has used up its time when one of its threads has computed for that long, when all of them together have kept
 every core busy for that long, or when it has waited for nothing for that long. Time for which it was runnable and did
-not run, or was stopped for somebody's measurement, is not counted. A ceiling on the clock, far above, ends the rest.
+not run, or was stopped for somebody's measurement, is not counted. A ceiling on the clock, far above, ends the rest;
+a nearer one while everything else stands still for it, where nobody is before it at the disk.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from kernelrl.executor.quota import num_cores
 LOOK_EVERY_S = 0.25
 CEILING_FACTOR, CEILING_S = 10.0, 60.0
 """The clock's ceiling: so many times the limit, and so many seconds more."""
+ALONE_FACTOR = 5.0
+"""The ceiling, in limits, of what has the machine alone; time in which it waited for a core is not counted."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WAITING = b"SI"
 """States of a thread that waits for something other than a core or a disk: asleep, idle."""
@@ -53,6 +56,8 @@ class _Look:
     """The same by thread, of those that live."""
     states: bytes
     """States of its threads, one letter each."""
+    kept_waiting_s: float
+    """Time for which one of them could have run and had no core, of that for which it was the longest (in seconds)."""
 
 
 def never_paused() -> tuple[bool, float]:
@@ -115,17 +120,22 @@ class Patience:
         together = (look.cpu_s - first.cpu_s) / num_cores()
         if max(longest, together, self._idle_s) >= self._seconds:
             raise OutOfPatience()
-        if self._looked - self._started - (paused[1] - self._paused_before) >= ceiling(self._seconds):
+        waited = self._looked - self._started - (paused[1] - self._paused_before)
+        alone = self._pauses is never_paused
+        limit = ALONE_FACTOR * self._seconds + look.kept_waiting_s - first.kept_waiting_s
+        if waited >= ceiling(self._seconds) or (alone and waited >= limit):
             raise OutOfPatience(final=False)
 
 
 def _look(pid: int) -> _Look:
-    states, cpu_s = b"", {}
+    states, cpu_s, kept_waiting_s = b"", {}, 0.0
     for thread in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):  # threads may come and go all the time
             state, cpu_s[thread] = _read(f"/proc/{pid}/task/{thread}/stat")
             states += state
-    return _Look(_read(f"/proc/{pid}/stat")[1], cpu_s, states)
+            with open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
+                kept_waiting_s = max(kept_waiting_s, int(file.read(256).split()[1]) / 1e9)
+    return _Look(_read(f"/proc/{pid}/stat")[1], cpu_s, states, kept_waiting_s)
 
 
 def _read(path: str) -> tuple[bytes, float]:

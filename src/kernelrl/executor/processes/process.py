@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import select
+import shutil
 import signal
 import socket
 import tempfile
@@ -145,11 +146,14 @@ class Process:
         threading.Thread(target=self.close, daemon=True, name="closing").start()
 
     def offer_module(self, built: Path, name: str) -> Path:
-        """Let the process load a native module, which lies where it cannot write. Returns the path."""
+        """Let the process load a native module, which lies where it cannot write. Returns the path.
+
+        It is a copy: a link would tell by the times of its file, and their number, when another process gets one.
+        """
         self._num_modules += 1
         path = self.modules / str(self._num_modules) / f"{name}.so"
         path.parent.mkdir()
-        os.link(built, path)
+        shutil.copyfile(built, path)
         return path
 
     def last_line(self) -> int | None:
