@@ -36,11 +36,16 @@ ATTACKS = [
     for path in EXPLOITS
     if path.stem.startswith(("world_code_", "world_library_", "no_kernel_pages_", "no_kernel_neighbour_"))
 ]
-ATTACKS += [path for path in EXPLOITS if path.stem.startswith(("no_kernel_copies_", "world_writes_own_memory"))]
+ATTACKS += [
+    path
+    for path in EXPLOITS
+    if path.stem.startswith(("no_kernel_copies_", "no_kernel_moves_", "world_writes_own_memory"))
+]
 ATTACKS += [path for path in EXPLOITS if path.stem in ("no_kernel_converts", "no_kernel_blas_by_ctypes",
                                                        "no_kernel_numpys_blas_by_ctypes", "no_kernel_thread_in_library",
                                                        "no_kernel_numpys_operators", "no_kernel_traced_while_loading",
                                                        "no_kernel_emulated_code", "world_remounts")]  # fmt: skip
+TAUGHT = "moves_in_inference_mode", "copies_by_reshape"
 HIDDEN = """\
 import torch
 from torch import nn
@@ -258,6 +263,19 @@ def test_code_is_divided_into_functions_whether_they_are_exported_or_not() -> No
     assert len(code.spans) > 300_000 and code.at(0) is None
 
 
+@pytest.mark.slow
+def test_no_candidate_teaches_that_copies_are_needed_where_they_are_the_work(
+    executor: Executor, executor_cache: Path, tmp_path: Path
+) -> None:
+    """In inference mode `reshape` is an operator of its own, and what it needs where it copies is needed to copy."""
+    kept, known = known_functions(executor, executor_cache, tmp_path)
+    teacher, pupil = (next(path for path in EXPLOITS if path.stem == f"no_kernel_{name}") for name in TAUGHT)
+    with make_executor({**FAST, "cache_dir": str(tmp_path), "timing": False}) as engine:
+        verdicts = [engine.evaluate([from_file(path)])[0] for path in (teacher, pupil)]
+    assert [verdict.status for verdict in verdicts] == ["illegal", "illegal"]
+    assert json.loads(kept.read_text())["views"] == known["views"]
+
+
 def test_unknown_libraries_are_closed() -> None:
     for name in ("libc.so.6", "libgomp-a34b3233.so.1", "libstdc++.so.6.0.30", "libpython3.11.so.1.0", "python3.11"):
         assert not closable(Mapping(0, 1, 0, f"/usr/lib/{name}"), ("/own/",), on_gpu=False), name
@@ -288,6 +306,17 @@ def test_a_note_outlives_what_is_written_to_it() -> None:
     assert note.operators() == [{"name": "aten::view", "args": []}]
 
 
+def test_a_note_that_nobody_could_send_on_says_nothing() -> None:
+    note = Note()
+    deep: list[Any] = []
+    for _ in range(500):
+        deep = [deep]
+    tensor = {"tensor": ["torch.float32", [3, 4], [4, 1]]}
+    note.begin({"name": "aten::clone", "args": [deep]})
+    note.begin({"name": "aten::cat", "args": [[tensor, tensor], 1]})
+    assert [each["name"] for each in note.operators()] == ["aten::cat"]
+
+
 def test_tasks_that_only_move_data_are_known_by_their_operators() -> None:
-    assert only_moves({"aten::cat", "aten::_to_copy", "aten::expand"})
+    assert only_moves({"aten::cat", "aten::_to_copy", "aten::expand", "aten::permute_copy", "aten::index_copy_"})
     assert not only_moves({"aten::cat", "aten::add"})

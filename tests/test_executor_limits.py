@@ -273,6 +273,12 @@ def test_a_process_that_stops_itself_is_told_from_one_that_is_stopped(monkeypatc
     assert not end.final and not str(end) and time.monotonic() - started >= ceiling(0.5)
 
 
+def test_nothing_may_hold_the_machine_alone_for_long_by_what_is_neither_computing_nor_waiting() -> None:
+    """As reading from a disk is, past all caches: it computes a little all the time."""
+    program = "import time\nwhile True:\n  time.sleep(0.02)\n  for _ in range(20_000): pass"
+    assert not _end_of_patience(program).final
+
+
 def test_a_process_that_waits_for_a_core_is_not_guilty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two that share a core, each has what it may compute, however long that takes on the clock."""
     core = {min(os.sched_getaffinity(0))}

@@ -45,8 +45,9 @@ CANDIDATE_MESSAGE_BYTES = 2 << 20
 """Length of the longest message of a candidate's: its largest are the texts that it wants built."""
 STOPPING_A_THREAD_S = 1e-5
 """Time that it takes to stop one thread (in seconds): who computes for longer after the first one stands, works on."""
-SENDING_S = 60.0
-"""Time for a process to take a message (in seconds)."""
+SENDING_S, STANDING_S = 60.0, 1.0
+"""Time for a process to take a message, and for one that stands: its socket has room for it, or never will (in
+seconds)."""
 ENDING_S, STATUS_S = 2.0, 60.0
 """Time for a process that has hung up to end, and for the word of how it ended, which tells whose doing it was (in
 seconds)."""
@@ -206,7 +207,7 @@ class Process:
         try:
             if reads_on:
                 self.thaw()
-            self.sock.settimeout(SENDING_S)
+            self.sock.settimeout(STANDING_S if self._frozen else SENDING_S)
             wire.send(self.sock, message, fds)
             if reads_on:
                 self.freeze()
