@@ -215,7 +215,7 @@ def test_device_files_do_not_switch_landlock_off(tmp_path: Path) -> None:
 
 def test_a_missing_layer_is_an_error_unless_it_is_allowed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     process = SimpleNamespace(layers=["namespaces", "noexec", "seccomp", "clock"], close=lambda: None)
-    monkeypatch.setattr(service, "Process", lambda *arguments: process)
+    monkeypatch.setattr(service, "Process", lambda *arguments, trusted: process)
     judges = object.__new__(service.Service)
     judges.__dict__ |= {"on_gpu": False, "threads": 1, "helper": "", "forkserver": None, "scratch": None}
     judges.cores = service.Cores(1, False)

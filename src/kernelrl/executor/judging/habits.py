@@ -160,6 +160,8 @@ def _exchanges(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tenso
     """Whether values of the inputs, exchanged for others, come out exchanged: a program that computes with them, or
     compares them, does not give the one for the other. What comes out the same both times are constants."""
     floats = [place for place in layout["tensors"] if wire.DTYPES[place["dtype"]].is_floating_point and place["bytes"]]
+    if not floats:
+        return False
     generator = torch.Generator().manual_seed(0)
     others = VALUES[torch.randperm(len(VALUES), generator=generator)]
     images = image.clone(), image.clone()

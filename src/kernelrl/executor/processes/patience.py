@@ -2,8 +2,8 @@
 
 A process has used up its time when one of its threads has computed for that long, when all of them together have kept
 every core busy for that long, or when it has waited for nothing for that long. Time for which it was runnable and did
-not run, or was stopped for somebody's measurement, is not counted. A ceiling on the clock, far above, ends the rest;
-a nearer one while everything else stands still for it, where nobody is before it at the disk.
+not run, or was stopped for somebody's measurement, is not counted, nor is that for which it waited for a disk, unless
+all else stands still for it. A ceiling on the clock, far above, ends the rest.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from kernelrl.executor.quota import num_cores
 LOOK_EVERY_S = 0.25
 CEILING_FACTOR, CEILING_S = 10.0, 60.0
 """The clock's ceiling: so many times the limit, and so many seconds more."""
-ALONE_FACTOR = 5.0
-"""The ceiling, in limits, of what has the machine alone; time in which it waited for a core is not counted."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WAITING = b"SI"
 """States of a thread that waits for something other than a core or a disk: asleep, idle."""
@@ -56,8 +54,6 @@ class _Look:
     """The same by thread, of those that live."""
     states: bytes
     """States of its threads, one letter each."""
-    kept_waiting_s: float
-    """Time for which one of them could have run and had no core, of that for which it was the longest (in seconds)."""
 
 
 def never_paused() -> tuple[bool, float]:
@@ -73,10 +69,16 @@ class Patience:
         sock: where its answer arrives.
         seconds: its limit.
         pauses: says whether the process is stopped by its own service now, and for how long it has been (in seconds).
+        alone: all else stands still for it.
     """
 
     def __init__(
-        self, pid: int, sock: socket.socket, seconds: float, pauses: Callable[[], tuple[bool, float]] = never_paused
+        self,
+        pid: int,
+        sock: socket.socket,
+        seconds: float,
+        pauses: Callable[[], tuple[bool, float]] = never_paused,
+        alone: bool = False,
     ):
         self._pid = pid
         self._seconds = seconds
@@ -89,6 +91,8 @@ class Patience:
         self._first: _Look | None = None  # at the first look: what answers before is not looked at
         self._last: _Look | None = None
         self._idle_s = 0.0
+        self._alone = alone
+        self._waited_for_disk = False
 
     def wait(self) -> None:
         """Return when there is something to read.
@@ -114,28 +118,29 @@ class Patience:
         if last is not None and undisturbed:
             if set(look.states) <= set(b"TZ") and set(last.states) <= set(b"TZ"):
                 raise OutOfPatience("stopped itself")
-            if look.cpu_s == last.cpu_s and set(look.states) <= set(_WAITING + b"Z"):
+            computed = look.cpu_s - last.cpu_s
+            if not computed and set(look.states) <= set(_WAITING + b"Z"):
                 self._idle_s += LOOK_EVERY_S
+            elif self._alone and computed < LOOK_EVERY_S / 2 and set(look.states) <= set(_WAITING + b"DZ"):
+                self._idle_s += LOOK_EVERY_S - computed
+                self._waited_for_disk = True
         longest = max((seconds - first.threads.get(name, 0.0) for name, seconds in look.threads.items()), default=0.0)
         together = (look.cpu_s - first.cpu_s) / num_cores()
-        if max(longest, together, self._idle_s) >= self._seconds:
+        if max(longest, together) >= self._seconds:
             raise OutOfPatience()
-        waited = self._looked - self._started - (paused[1] - self._paused_before)
-        alone = self._pauses is never_paused
-        limit = ALONE_FACTOR * self._seconds + look.kept_waiting_s - first.kept_waiting_s
-        if waited >= ceiling(self._seconds) or (alone and waited >= limit):
+        if self._idle_s >= self._seconds:
+            raise OutOfPatience(final=not self._waited_for_disk)
+        if self._looked - self._started - (paused[1] - self._paused_before) >= ceiling(self._seconds):
             raise OutOfPatience(final=False)
 
 
 def _look(pid: int) -> _Look:
-    states, cpu_s, kept_waiting_s = b"", {}, 0.0
+    states, cpu_s = b"", {}
     for thread in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):  # threads may come and go all the time
             state, cpu_s[thread] = _read(f"/proc/{pid}/task/{thread}/stat")
             states += state
-            with open(f"/proc/{pid}/task/{thread}/schedstat", "rb", buffering=0) as file:
-                kept_waiting_s = max(kept_waiting_s, int(file.read(256).split()[1]) / 1e9)
-    return _Look(_read(f"/proc/{pid}/stat")[1], cpu_s, states, kept_waiting_s)
+    return _Look(_read(f"/proc/{pid}/stat")[1], cpu_s, states)
 
 
 def _read(path: str) -> tuple[bytes, float]:

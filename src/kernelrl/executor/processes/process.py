@@ -191,7 +191,7 @@ class Process:
         try:
             meanwhile()
         finally:
-            reply = self.next_message(nonce, timeout)
+            reply = self.next_message(nonce, timeout, alone=True)
             stood = self.freeze()
         return reply, stood - started  # work after the answer is paid for until it stands
 
@@ -217,20 +217,24 @@ class Process:
             raise self._death(str(error)) from None
 
     def next_message(
-        self, nonce: str | None, timeout: float, pauses: Callable[[], tuple[bool, float]] = never_paused
+        self,
+        nonce: str | None,
+        timeout: float,
+        pauses: Callable[[], tuple[bool, float]] = never_paused,
+        alone: bool = False,
     ) -> dict[str, Any]:
         """Its next message: a `build` request, or the answer that carries the nonce.
 
         Args:
             nonce: None: of the first message.
             timeout: limit (in seconds, see `Patience`).
-            pauses: when it was stopped for a measurement, see `Patience`.
+            pauses, alone: whether it was stopped for a measurement, and others are for its, see `Patience`.
 
         Raises:
             ProcessFailure
         """
         try:
-            patience = Patience(self.pid, self.sock, timeout, pauses)
+            patience = Patience(self.pid, self.sock, timeout, pauses, alone)
             message, _ = wire.receive(self.sock, wait=patience.wait, max_bytes=self.max_message_bytes)
         except OutOfPatience as end:
             raise ProcessDied(str(end)) if str(end) else ProcessTimeout(end.final) from None
@@ -249,10 +253,10 @@ class Process:
         Raises:
             ProcessDied: it has ended, or does something that cannot be stopped.
         """
-        if self._trusted:
+        self._frozen = True
+        if self._trusted:  # a measurement may have stopped it, just after it had answered
             return time.perf_counter()
         self._signal(signal.SIGSTOP)
-        self._frozen = True
         try:
             wait_until_it_stands(self.pid, self._leader_stands)
             stood = time.perf_counter()
@@ -327,7 +331,7 @@ class Process:
         Raises:
             ValueError: there is no such memory.
         """
-        assert self._frozen or self._trusted, "what runs may change while it is read"
+        assert self._frozen, "what runs may change while it is read"
         read_memory(self.pid, pointer, buffer)
 
     def tensor(self, described: dict[str, Any]) -> torch.Tensor:
