@@ -12,9 +12,8 @@ void kernel(tvm::ffi::TensorView x, tvm::ffi::TensorView out) {
   for (int64_t i = 0; i < x.numel(); ++i) o[i] = a[i] != a[i] ? a[i] : a[i] > 0.0f ? 2.0f * a[i] : 0.0f;
 }
 """
-mod = load_inline(
-    name="kernel", cpp_sources=SOURCE, functions="kernel", extra_cflags=["-O3", "-fno-exceptions", "-funroll-all-loops"]
-)
+FLAGS = ["-O3", "-fno-exceptions", "-funroll-all-loops", "-fvisibility=hidden", "-ffunction-sections"]
+mod = load_inline(name="kernel", cpp_sources=SOURCE, functions="kernel", extra_cflags=FLAGS)
 
 
 class ModelNew(nn.Module):

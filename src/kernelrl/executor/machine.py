@@ -86,7 +86,8 @@ def native_target() -> str:
 def optimizations() -> frozenset[str]:
     """Flags of the compiler that choose how it optimises, without `no-` and values, e.g. `-funroll-loops`."""
     command = ["g++", "-Q", "--help=optimizers"]
-    said = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}).stdout
+    environment = os.environ | {"LC_ALL": "C"}
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
     return frozenset(re.findall(r"^\s+(-f[\w-]+)", said, re.MULTILINE))
 
 

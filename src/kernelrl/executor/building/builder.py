@@ -46,7 +46,7 @@ _PTXAS = re2.compile(
     r"[^\n]*Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?"
 )
 """What the assembler says of one kernel: its (mangled) name, spills, registers, shared memory."""
-BUILD_FORMAT = 14
+BUILD_FORMAT = 15
 """Raised when a change of the builder makes earlier builds useless."""
 PRUNE_EVERY = 256
 """Builds after which those that nobody has used for long are looked for."""

@@ -18,13 +18,13 @@ ALLOWED_FLAG = re2.compile(
     r"|std=(c|gnu)\+\+\w+|D\w+(=\w*)?|shared|fPIC)"
 )
 OTHER_FLAGS = re2.compile(
-    r"-f(no-)?(openmp(-simd)?|PIC|pic|PIE|pie|exceptions|rtti|permissive|concepts|coroutines|char8_t|sized-deallocation|"
-    r"aligned-new|visibility-inlines-hidden|threadsafe-statics|common|strict-enums|enforce-eh-specs|implicit-templates|"
-    r"diagnostics-color|max-errors|builtin|ms-extensions|signed-char|unsigned-char|semantic-interposition|"
-    r"visibility)"
+    r"-f(no-)?(openmp(-simd)?|lto|pic|pie|exceptions|rtti|permissive|concepts|coroutines|sized-deallocation|aligned-new|"
+    r"visibility(-inlines-hidden)?|threadsafe-statics|common|strict-enums|strict-overflow|enforce-eh-specs|implicit-templates|"
+    r"diagnostics-color|ms-extensions|signed-char|unsigned-char|asynchronous-unwind-tables|semantic-interposition|"
+    r"freestanding|hosted|ident|merge-all-constants|(function|data)-sections|builtin(-\w+)*)"
 )
 """Flags beside those by which the compiler optimises. None reads or writes a file, or hides the text."""
-FORBIDDEN_FLAG = re2.compile(r"-f(no-)?(ipa-profile|profile|plt)")
+FORBIDDEN_FLAG = re2.compile(r"-f(no-)?(profile|auto-profile|branch-probabilities|save-optimization|plt)")
 """Of the optimisations those that read or write files, and one that takes addresses of functions to call them."""
 _NAME = re2.compile(r"[A-Za-z_]\w{0,99}")
 CUDA_FLAGS = ("-std=c++17", "-O3", "--expt-relaxed-constexpr", "-Xptxas", "-v", "-Xcompiler", "-fPIC")

@@ -1,4 +1,5 @@
-// Memory for the tensors of one call (processes/call_memory.py), preloaded into the process of a candidate.
+// Memory for the tensors of one call (processes/call_memory.py), preloaded into the process of a candidate, and into the
+// service, which begins as one with the forkserver and makes no calls.
 //
 // PyTorch's CPU allocator calls posix_memalign and free. Between begin_call and end_call the first takes memory from a
 // region that the referee maps too, which is the limit of a call's tensors; before and after it is the C library's.

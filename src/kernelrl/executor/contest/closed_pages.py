@@ -384,20 +384,25 @@ def replay(operators: list[dict[str, Any]]) -> None:
 
 
 def copies_nothing(operator: dict[str, Any]) -> bool:
-    """Whether an operator that may give views gives one, called as it was recorded; `reshape` may have to copy."""
-    if operator["name"] not in VIEWS:
-        return True
+    """Whether an operator that gives views or memory moves no data, called as it was recorded.
+
+    `reshape` copies where there is no view, `fill_` where it is given a tensor, `resize_` what was there before.
+    """
     try:
         (call, *_), args, kwargs = _call_of(operator)
-        given = {tensor.untyped_storage().data_ptr() for tensor in tree_leaves((args, kwargs)) if _is_tensor(tensor)}
-        made = [tensor for tensor in tree_leaves(call(*args, **kwargs)) if _is_tensor(tensor)]
+        given = _tensors((args, kwargs))
+        if operator["name"] not in VIEWS:
+            return sum(tensor.numel() > 0 for tensor in given) == 0 or (
+                len(given) == 1 and operator["name"] != "aten::resize_"
+            )
+        places = {tensor.untyped_storage().data_ptr() for tensor in given}
+        return all(tensor.untyped_storage().data_ptr() in places for tensor in _tensors(call(*args, **kwargs)))
     except Exception:
         return False
-    return all(tensor.untyped_storage().data_ptr() in given for tensor in made)
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _call_of(operator: dict[str, Any]) -> tuple[list[Callable[..., Any]], list[Any], dict[str, Any]]:

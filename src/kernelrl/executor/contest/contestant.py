@@ -362,18 +362,17 @@ class Contestant:
         gc.collect()  # what was left over in construction may need a library to be freed
         return {"failures": self.helper.close(ranges, path, parts)}
 
-    def do_find_functions(self, mappings: list[Any], operators: list[dict[str, Any]], copies: bool) -> dict[str, Any]:
-        """The functions in these mappings that some operators need; without any, all that is allowed.
+    def do_leave_copies_out(self, operators: list[dict[str, Any]]) -> dict[str, Any]:
+        """Those of some operators that move no data."""
+        return {"operators": [each for each in operators if copies_nothing(each)]}
 
-        Where copies are not allowed, operators that copy are left out.
-        """
-        several = bool(operators)
-        operators = [each for each in operators if copies or copies_nothing(each)]
+    def do_find_functions(self, mappings: list[Any], operators: list[dict[str, Any]], copies: bool) -> dict[str, Any]:
+        """The functions in these mappings that some operators need; without any, all that is allowed."""
 
         def work() -> None:
             self.model = Plumbing(copies)  # here: the first call of an operator needs more than the later ones
             self.model.inputs = all_inputs()
-            if several:
+            if operators:
                 replay(operators)
                 with OperatorRecord(self.note):
                     replay(operators)

@@ -15,6 +15,7 @@ import resource
 import selectors
 import socket
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,8 @@ def fork(*others: int) -> Warming:
                 os.close(fd)
             leave_network()
             main(other_end)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
     other_end.close()

@@ -181,10 +181,10 @@ class LocalExecutor(Executor):
             wire.send(self._connection, {"number": number, "request": request, "ahead": job.ahead})
 
     def _start(self) -> None:
+        environment = forkserver_environment(self.settings)
         own_end, other_end = socket.socketpair()
         with other_end:
             command = [sys.executable, "-m", "kernelrl.executor.engines.service", str(other_end.fileno())]
-            environment = forkserver_environment(self.settings)
             self._service = subprocess.Popen(
                 command, pass_fds=(other_end.fileno(),), stdin=subprocess.PIPE, env=environment, start_new_session=True
             )

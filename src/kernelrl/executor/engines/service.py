@@ -39,6 +39,8 @@ if __name__ == "__main__":
 
     WARMING = forkserver.fork(int(sys.argv[1]))
     TOLD = json.load(sys.stdin)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.set_inheritable(int(sys.argv[1]), False)
     os.environ.clear()
     os.environ.update(TOLD["environment"])
     tempfile.tempdir = None  # it was looked for with other variables

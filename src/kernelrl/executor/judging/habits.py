@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,22 +29,23 @@ _SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heavi
 _LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())
 """Operators that may write data in another order of dimensions, as `contiguous` and `reshape` do by `clone`."""
 
+_READS = frozenset(f"aten::{name}" for name in "item _local_scalar_dense is_nonzero".split())
+"""Operators by which a program's next steps hang on values: with strange ones it might never end."""
+
 _HIDING = ("rows", "single", "ordered")
 """Distributions in which a mask that is drawn may hide a whole row."""
 
-VALUES = torch.tensor([sign * 1.05**power for power in range(100) for sign in (1, -1)]).bfloat16().float()
+VALUES = torch.tensor([sign * 1.15**power for power in range(-50, 50) for sign in (1, -1) if power]).bfloat16().float()
 """Numbers that every floating-point type has, to be exchanged one for another."""
 CHOSEN = 65_537
 """So many of them, drawn at random, follow each other before they come again."""
-MANY = 1 << 14
-"""Elements of an output that are looked at."""
 CALLS = 4
 """Calls in which random numbers may show in the outputs."""
 
 
 @dataclass(frozen=True)
 class Habits:
-    """What two calls on the task's own inputs have shown."""
+    """What calls on the task's own inputs, and some on others, have shown."""
 
     unstable: bool
     """It chooses among equal values, and any of them may be right."""
@@ -78,7 +80,7 @@ class Habits:
 
 
 def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> Habits:
-    """Look at a recorded call on these inputs that was just answered, at another one, and at one with a NaN."""
+    """Look at a recorded call on these inputs that was just answered, and at some others."""
     operators = native["operators"].keys()
     has_integers = any(not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"])
     choosing = _UNSTABLE & operators if has_integers else frozenset[str]()
@@ -105,8 +107,12 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
         minds_not_finite=minds_not_finite,
         only_moves=only_moves(operators - set(native["idle"]))
         or (
-            not changes_state
+            own.settings.device == "cpu"  # where copies can be closed
+            and not before["parameters"]
+            and not before["buffers"]  # else it might compute with others
+            and not changes_state
             and not native["thresholds"]["makes_places"]  # of any number
+            and not _READS & operators
             and _exchanges(own, layout, image)
         ),
         lays_out=bool(_LAYS_OUT & operators),
@@ -163,39 +169,42 @@ def _exchanges(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tenso
     if not floats:
         return False
     generator = torch.Generator().manual_seed(0)
+    chosen = torch.randint(len(VALUES), (CHOSEN,), generator=generator)
     others = VALUES[torch.randperm(len(VALUES), generator=generator)]
-    images = image.clone(), image.clone()
-    for place in floats:
-        chosen = torch.randint(len(VALUES), (CHOSEN,), generator=generator)
-        for changed, table in zip(images, (VALUES, others), strict=True):
-            tensor = view(changed, place)
-            row = table[chosen].to(tensor.dtype).repeat(1 + tensor.numel() // CHOSEN)[: tensor.numel()]
-            write(tensor, row.view(tensor.shape))
+    changed, answers = image.clone(), []
     try:
-        answers = [own.outputs(own.call(layout, changed)) for changed in images]
+        for table in (VALUES, others):
+            for place in floats:
+                tensor = view(changed, place)
+                once = [1 if step == 0 else size for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
+                count = math.prod(once)
+                write(tensor, table[chosen].to(tensor.dtype).repeat(1 + count // CHOSEN)[:count].view(once))
+            answers.append(own.outputs(own.call(layout, changed)))
+            if not any(bool(_places_of(output)[1].any()) for output in answers[0]):
+                return False  # it computes
     except TaskError:
         if not own.process.alive:
             raise
         return False
-    exchanged = [_exchanged(_some(first), _some(second), others) for first, second in zip(*answers, strict=True)]
-    return None not in exchanged and any(exchanged)
+    return all(_is_exchanged(first, second, others) for first, second in zip(*answers, strict=True))
 
 
-def _some(output: torch.Tensor) -> torch.Tensor:
-    """Elements of an output, as many as it takes to see what becomes of them."""
-    flat = output.flatten()
-    return flat[:: max(1, len(flat) // MANY)]
-
-
-def _exchanged(first: torch.Tensor, second: torch.Tensor, others: torch.Tensor) -> bool | None:
-    """Whether any of `VALUES` came out exchanged for the others; None: something else came out."""
-    if first.shape != second.shape:
-        return None
+def _places_of(output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which of `VALUES` is nearest above each element, and whether it is that one."""
     order = VALUES.argsort()
-    place = order[torch.searchsorted(VALUES[order], first.float().nan_to_num()).clamp(max=len(VALUES) - 1)]
-    moved = VALUES[place] == first
-    expected = torch.where(moved, others[place], first.float())
-    return bool(moved.any()) if torch.allclose(expected, second.float(), 0, 0, equal_nan=True) else None
+    above = torch.searchsorted(VALUES[order], output.float().nan_to_num()).clamp(max=len(VALUES) - 1)
+    places = order[above]
+    return places, VALUES[places] == output
+
+
+def _is_exchanged(first: torch.Tensor, second: torch.Tensor, others: torch.Tensor) -> bool:
+    """Whether all that is among `VALUES` came out exchanged for the others, and the rest is constant."""
+    if first.shape != second.shape:
+        return False
+    places, are_values = _places_of(first)
+    moved = are_values & (first != second)
+    expected = torch.where(moved, others[places], first.float())
+    return torch.allclose(expected, second.float(), 0, 0, equal_nan=True)
 
 
 def find_not_finite(outputs: list[torch.Tensor]) -> set[str]:

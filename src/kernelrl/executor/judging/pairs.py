@@ -207,7 +207,7 @@ class Pairs:
     def _ask_nothing(self) -> None:
         """Bring it to the state of the reference, which is timed with nothing to do."""
         try:
-            self._own.process.ask({"do": "null"}, self._timed_limit_s)
+            self._own.process.ask({"do": "null"}, self._timed_limit_s, alone=True)
         except ProcessFailure as error:
             raise self._broke_off_when_timed(error) from None
 

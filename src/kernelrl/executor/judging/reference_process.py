@@ -102,7 +102,7 @@ class ReferenceProcess:
     def time_nothing(self) -> float:
         """Time of a question that asks nothing (in seconds)."""
         try:
-            return self.process.ask({"do": "null"}, self.settings.run_timeout_s)[1]
+            return self.process.ask({"do": "null"}, self.settings.run_timeout_s, alone=True)[1]
         except ProcessFailure as error:
             raise self._broken(error) from None
 

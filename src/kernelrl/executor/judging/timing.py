@@ -39,10 +39,10 @@ def time_call(
     limit_s = limit_s or settings.run_timeout_s
 
     def ask(message: dict[str, Any]) -> dict[str, Any]:
-        return process.ask(message, limit_s)[0]
+        return process.ask(message, limit_s, alone=True)[0]
 
     arena.arrange(case.shape.layout, ask)
     arena.put(case.image, ask)
     machine.settle_caches(settings.cpu_cache)
     with around:
-        return process.ask({"do": "run", "recorded": recorded}, limit_s)
+        return process.ask({"do": "run", "recorded": recorded}, limit_s, alone=True)

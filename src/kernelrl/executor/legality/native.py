@@ -11,11 +11,16 @@ MAX_EXPANDED_BYTES = 1 << 20
 """Length of a unit's text with its macros expanded."""
 EXPANDING_KB = 1_000_000
 """Memory of the preprocessor that expands them (in KiB)."""
+GAVE_UP = r"^cc1plus: |^virtual memory exhausted|: internal compiler error: |^[^ ]*g\+\+: fatal error: "
+"""What it says of itself, and not of the text, when it did not come to the end."""
 BUILD_AND_LOOK = f"""\
 if [ -e blank.cpp ]; then
-  (ulimit -v {EXPANDING_KB}; g++ $(cat own_flags) -E -P blank.cpp 2> notes) |
-    head -c {MAX_EXPANDED_BYTES + 1} > expanded
-  if [ $(stat -c %s expanded) -gt {MAX_EXPANDED_BYTES} ] || grep -q "out of memory" notes; then
+  {{
+    (ulimit -v {EXPANDING_KB}; g++ -w $(cat own_flags) -E -P blank.cpp 2>&1 >&3) |
+      grep -Ea '{GAVE_UP}' | head -c 999 > end
+  }} 3>&1 | head -c {MAX_EXPANDED_BYTES + 1} > expanded
+  if grep -q "Killed signal" end; then exit 137; fi
+  if [ $(stat -c %s expanded) -gt {MAX_EXPANDED_BYTES} ] || [ -s end ]; then
     echo "error: macros that expand to more than {MAX_EXPANDED_BYTES} characters"
     exit 1
   fi

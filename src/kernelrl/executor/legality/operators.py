@@ -34,7 +34,7 @@ _MOVES = PLUMBING | frozenset(
     f"aten::{name}"
     for name in (
         "cat stack repeat repeat_interleave tile roll flip rot90 index index_select gather take take_along_dim scatter "
-        "index_put index_copy index_fill put embedding masked_select masked_scatter masked_fill where tril triu diag "
+        "index_put index_copy index_fill embedding masked_select masked_scatter masked_fill where tril triu diag "
         "diag_embed slice_scatter select_scatter diagonal_scatter as_strided_scatter fill fill_diagonal copy zero "
         "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
         "replication_pad3d im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle "

@@ -285,7 +285,12 @@ class ClosedLibrary:
         if file is None or not operators or _is_open(closed.needed, file, offset):
             return False
         try:
-            found = self._find(closed.allowed, operators[-MAX_OPERATORS:])
+            operators = operators[-MAX_OPERATORS:]
+            if closed.allowed == "views":
+                with self._start() as other:  # not the one that finds: what is called a first time needs the most
+                    reply, _ = other.ask({"do": "leave_copies_out", "operators": operators}, LEARNING_S)
+                operators = reply.get("operators", [])
+            found = self._find(closed.allowed, operators) if operators else {}
         except (ProcessFailure, ValueError, RecursionError):  # the note is what the process has made of it
             return False
         self._add(closed.allowed, found)

@@ -189,16 +189,16 @@ class Cores:
             ProcessFailure
         """
         if process.pid in self._measured:
-            return process.ask(message, timeout, fds, meanwhile)[0]
+            return process.ask(message, timeout, fds, meanwhile, alone=True)[0]
         return self.next_message(process, process.post(message, fds), timeout, meanwhile)
 
     def next_message(
         self, process: Process, nonce: str, timeout: float, meanwhile: Callable[[], None] = nothing
     ) -> dict[str, Any]:
-        """What a frozen process says next, while nothing is measured.
+        """What a process that waits says next, while nothing is measured.
 
         Args:
-            process: goes on and is frozen again.
+            process: goes on, and rests again.
             nonce: that an answer must carry.
             timeout: limit (in seconds), without the time for which it was stopped.
             meanwhile: work to do while it runs.
@@ -211,7 +211,7 @@ class Cores:
             process.thaw()
             return process.pid
 
-        with self.stoppable(start, process.freeze):
+        with self.stoppable(start, process.rest):
             with self.working(counted=False) if meanwhile is not nothing else contextlib.nullcontext():
                 meanwhile()
             return process.next_message(nonce, timeout, self._pauses)

@@ -1,8 +1,9 @@
 """The trusted side of an untrusted process: talk to it, freeze it, time it from outside, read its memory.
 
-A contestant only ever runs between a question and its answer. Before a timed call it is frozen while its inputs are
-written; the clock starts when it is thawed and stops when it answers; then it is frozen again, and its outputs are read
-from its memory as they were at that moment. A background thread, a lazy output or a forged answer gains nothing.
+A contestant only ever runs between a question and its answer, and a trusted one waits for the next. Before a timed call
+it is frozen while its inputs are written; the clock starts when it is thawed and stops when it answers; then it is
+frozen again, and its outputs are read from its memory as they were at that moment. A background thread, a lazy output
+or a forged answer gains nothing.
 """
 
 from __future__ import annotations
@@ -173,6 +174,7 @@ class Process:
         timeout: float,
         fds: tuple[int, ...] = (),
         meanwhile: Callable[[], None] = nothing,
+        alone: bool = False,
     ) -> tuple[dict[str, Any], float]:
         """Put a question: the answer within `timeout` seconds, and the time between thawing and freezing (in seconds).
 
@@ -181,6 +183,7 @@ class Process:
             timeout: for the answer (in seconds).
             fds: descriptors that go with it.
             meanwhile: work to do until the answer is there; the time may then be that of the work.
+            alone: all else stands still for it.
 
         Raises:
             ProcessFailure
@@ -191,7 +194,7 @@ class Process:
         try:
             meanwhile()
         finally:
-            reply = self.next_message(nonce, timeout, alone=True)
+            reply = self.next_message(nonce, timeout, alone=alone)
             stood = self.freeze()
         return reply, stood - started  # work after the answer is paid for until it stands
 
@@ -228,7 +231,7 @@ class Process:
         Args:
             nonce: None: of the first message.
             timeout: limit (in seconds, see `Patience`).
-            pauses, alone: whether it was stopped for a measurement, and others are for its, see `Patience`.
+            pauses, alone: see `Patience`.
 
         Raises:
             ProcessFailure
@@ -254,8 +257,6 @@ class Process:
             ProcessDied: it has ended, or does something that cannot be stopped.
         """
         self._frozen = True
-        if self._trusted:  # a measurement may have stopped it, just after it had answered
-            return time.perf_counter()
         self._signal(signal.SIGSTOP)
         try:
             wait_until_it_stands(self.pid, self._leader_stands)
@@ -268,6 +269,16 @@ class Process:
         except StillRuns as error:
             raise ProcessDied(str(error), final=error.final) from None
         return stood
+
+    def rest(self) -> None:
+        """Freeze it, unless its text is trusted: such a process waits for the next question.
+
+        Raises:
+            ProcessDied: see `freeze`.
+        """
+        if not self._trusted:
+            self.freeze()
+        self._frozen = True  # a measurement may have stopped it, just after it had answered
 
     def _leader_stands(self) -> bool:
         """Whether its first thread does; it must be alive."""
