@@ -240,9 +240,9 @@ def test_a_clock_that_jumps_changes_nothing(
 
 def test_nothing_leaks_in_hundreds_of_evaluations(settings: dict[str, Any], fresh_cache: Path) -> None:
     with make_executor(settings | {"cache_dir": str(fresh_cache), "timing": False, "distributions": []}) as engine:
-        engine.evaluate([request(RIGHT + f"\n# first {index}") for index in range(100)])
+        engine.evaluate([request(RIGHT + f"\n# first {index}") for index in range(50)])
         before = _footprint(engine)
-        for block in range(3):
+        for block in range(2):
             verdicts = engine.evaluate([request(RIGHT + f"\n# {block} {index}") for index in range(100)])
             assert {verdict.status for verdict in verdicts} == {"correct"}
         most = {"processes": 1, "descriptors": 4, "files": 2, "megabytes": 50}

@@ -18,7 +18,12 @@ from test_docs import ROOT, commands
 
 SMALLER = (
     *(*TOY_DATA, TOY_CACHE, "sft.trainer.max_steps=4", "grpo.trainer.max_steps=2"),
-    *("grpo.trainer.max_completion_length=64", "eval.max_new_tokens=64"),
+    *(
+        "grpo.trainer.max_completion_length=64",
+        "eval.max_new_tokens=64",
+        "executor.timing=false",
+        "executor.draws=tests",
+    ),
 )
 """What makes the stages of `recipe=toy` shorter still: the same for all of them, since one goes on from another."""
 CHECK = (TOY_CACHE, "executor.verdict_cache=false")

@@ -259,7 +259,7 @@ def test_what_deepspeed_has_written_is_known_by_its_files(tmp_path, capfd):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("parallel", ["ddp", "zero2", "zero3"])
+@pytest.mark.parametrize("parallel", ["ddp", "zero3"])  # with zero2 each rank has all weights, as with ddp
 def test_an_adapter_is_saved_whole_by_two_ranks(parallel, tmp_path):
     """That of SFT, and that of GRPO which is trained on top of it."""
     adapters = ("sft.peft={r: 2, target_modules: all-linear}", "grpo.peft={r: 2, target_modules: all-linear}")

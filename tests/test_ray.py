@@ -323,12 +323,12 @@ def test_a_shared_executor_serves_runs_by_turns_forgets_the_dead_and_comes_back_
     monkeypatch.setenv("KERNELRL_EXECUTOR_TOKEN", "hunter2")
 
     with make_executor(settings) as engine:
-        stream = engine.stream(variants(60))
+        stream = engine.stream(variants(24))
         verdicts = dict([next(stream)])
         [service] = processes("ray::SharedExecutor")
         service.kill()
         verdicts |= dict(stream)
-    assert len(verdicts) == 60 and not [v for v in verdicts.values() if v.status == "infrastructure"]
+    assert len(verdicts) == 24 and not [v for v in verdicts.values() if v.status == "infrastructure"]
 
 
 def test_builds_are_made_ahead_and_shipped_where_no_folder_is_shared(

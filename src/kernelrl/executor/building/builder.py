@@ -26,6 +26,7 @@ import torch
 import triton
 import tvm_ffi
 
+from kernelrl.errors import InfrastructureError
 from kernelrl.executor import machine
 from kernelrl.executor.building import checks, cubin, headers, loops
 from kernelrl.executor.building.checks import Check
@@ -48,6 +49,8 @@ _PTXAS = re2.compile(
 """What the assembler says of one kernel: its (mangled) name, spills, registers, shared memory."""
 BUILD_FORMAT = 15
 """Raised when a change of the builder makes earlier builds useless."""
+ROOM_BYTES = 1 << 20
+"""Where less space is left, the compiler may have failed for want of it."""
 PRUNE_EVERY = 256
 """Builds after which those that nobody has used for long are looked for."""
 
@@ -122,6 +125,7 @@ class Builder:
 
         Raises:
             BadUnit: the unit uses a compiler flag, a loader or a language that is not allowed.
+            InfrastructureError: the disk is full.
         """
         source, flags, link = translate(unit)
         compiler = ["g++"]
@@ -148,6 +152,8 @@ class Builder:
                 native.prepare(text_of(unit), flags, work)
                 confined = [*(["-Xcompiler"] if unit.get("cuda") else []), f"-B{self._assembler}"]
                 made = self._compile(unit, source, [*compiler, *confined, *flags], link, work)
+                if not made.ok and shutil.disk_usage(self._scratch).free < ROOM_BYTES:
+                    raise InfrastructureError(f"no space is left for builds in {self._scratch}")
                 if not made.final:
                     return Built(False, None, made.log, made.seconds, False, final=False, out_of_time=made.out_of_time)
                 ok, violations = made.ok and (work / "module.so").exists(), []

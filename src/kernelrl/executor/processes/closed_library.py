@@ -251,7 +251,7 @@ class ClosedLibrary:
         """
         mappings = self._closable(process, interpreted)
         open_code = self._open_code(allowed)
-        path = process.offer_module(open_code.path, "open_code")
+        path = process.offer_module(open_code.path, "open_code", shared=True)  # ten megabytes
         ranges = [[each.start, each.end - each.start] for each in mappings]
         ask({"do": "close", "ranges": ranges, "path": str(path), "parts": open_code.placed(mappings)})
         if left := self._closable(process, interpreted):

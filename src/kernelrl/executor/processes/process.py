@@ -147,15 +147,25 @@ class Process:
         """Close it in a thread of its own, and go on."""
         threading.Thread(target=self.close, daemon=True, name="closing").start()
 
-    def offer_module(self, built: Path, name: str) -> Path:
+    def offer_module(self, built: Path, name: str, shared: bool = False) -> Path:
         """Let the process load a native module, which lies where it cannot write. Returns the path.
 
-        It is a copy: a link would tell by the times of its file, and their number, when another process gets one.
+        Args:
+            built: the module.
+            name: what it is called there.
+            shared: it is a link to that file, whose times and number of names tell when others got one; else a copy, if
+                there is room for it.
         """
         self._num_modules += 1
         path = self.modules / str(self._num_modules) / f"{name}.so"
         path.parent.mkdir()
-        shutil.copyfile(built, path)
+        try:
+            if not shared:
+                shutil.copyfile(built, path)
+                return path
+        except OSError:  # the disk is full
+            path.unlink(missing_ok=True)
+        os.link(built, path)
         return path
 
     def last_line(self) -> int | None:
