@@ -17,8 +17,8 @@ import numpy as np
 import torch
 import tvm_ffi
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
+from kernelrl.executor.contest.values import tensors_in
 from kernelrl.executor.legality.operators import VIEWS
 from kernelrl.executor.processes import elf
 from kernelrl.executor.processes.note import argument_of
@@ -390,19 +390,14 @@ def copies_nothing(operator: dict[str, Any]) -> bool:
     """
     try:
         (call, *_), args, kwargs = _call_of(operator)
-        given = _tensors((args, kwargs))
+        given = tensors_in((args, kwargs))
         if operator["name"] not in VIEWS:
-            return sum(tensor.numel() > 0 for tensor in given) == 0 or (
-                len(given) == 1 and operator["name"] != "aten::resize_"
-            )
+            has_data = any(tensor.numel() for tensor in given)
+            return not has_data or (len(given) == 1 and operator["name"] != "aten::resize_")
         places = {tensor.untyped_storage().data_ptr() for tensor in given}
-        return all(tensor.untyped_storage().data_ptr() in places for tensor in _tensors(call(*args, **kwargs)))
+        return all(tensor.untyped_storage().data_ptr() in places for tensor in tensors_in(call(*args, **kwargs)))
     except Exception:
         return False
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
 def _call_of(operator: dict[str, Any]) -> tuple[list[Callable[..., Any]], list[Any], dict[str, Any]]:

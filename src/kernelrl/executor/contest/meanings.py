@@ -15,6 +15,8 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from kernelrl.executor.contest.values import tensors_in
+
 _ELEMENTWISE = frozenset(
     "eq ne lt le gt ge add sub rsub mul div floor_divide remainder fmod bitwise_and bitwise_or bitwise_xor bitwise_not "
     "bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ __lshift __rshift logical_and "
@@ -71,7 +73,7 @@ class Meanings:
 
     def follow(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """An operator has run; `name` is without its namespace and the underscore of those that work in place."""
-        leaves = [item for item in tree_leaves((args, kwargs)) if isinstance(item, torch.Tensor)]
+        leaves = tensors_in((args, kwargs))
         traced = next((item for item in leaves if item in self._traces), None)
         if traced is None or self._num_followed >= MOST:
             return

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from kernelrl.executor.contest.operator_mode import OperatorMode
+from kernelrl.executor.contest.values import tensors_in
 from kernelrl.executor.processes.note import Note, describe_operator
 
 THROUGH = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16)
@@ -48,7 +48,7 @@ class OperatorRecord(OperatorMode):  # type: ignore[no-untyped-call]
 
 def _only_tensor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
     """The tensor that an operator gets, as it is before; None: there are none or several."""
-    tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    tensors = tensors_in((args, kwargs))
     if len(tensors) != 1:
         return None
     return tensors[0].clone() if func._schema.is_mutable else tensors[0]

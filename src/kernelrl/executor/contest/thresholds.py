@@ -16,6 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from kernelrl.executor.contest.meanings import Meanings
 from kernelrl.executor.contest.operator_mode import OperatorMode
+from kernelrl.executor.contest.values import tensors_in
 
 _COMPARES = frozenset("eq ne lt le gt ge clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
 _SEARCHES = {"bucketize": 1, "searchsorted": 0}
@@ -110,7 +111,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
 
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, result: Any) -> None:
         """Note which parameters a result is made of, and those that are clamped, with the limits if it is by itself."""
-        tensors = [item for item in tree_leaves(given) if isinstance(item, torch.Tensor)]
+        tensors = tensors_in(given)
         made = [self._made_of(item) for item in tensors]
         if name in _NORMS:
             limit, order, dim = (0 if place is None else given[place] for place in _NORMS[name])

@@ -7,6 +7,7 @@ import mmap
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from kernelrl.executor import wire
 
@@ -31,3 +32,8 @@ def tensor_of(item: dict[str, Any]) -> torch.Tensor:
 def all_are_finite(values: torch.Tensor) -> bool:
     """Whether none is NaN or infinite. A finite sum tells it in a tenth of the time."""
     return math.isfinite(float(values.sum())) or bool(values.isfinite().all())
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """The tensors among the leaves of a tree, e.g. of an operator's arguments."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]

@@ -85,7 +85,7 @@ class Case:
 
 
 class Arena:
-    """Memory shared with one process: for its inputs, and for the tensors of a call. Written only while it is frozen.
+    """Memory shared with one process: for its inputs, and for the tensors of a call. Written only while it waits.
 
     Args:
         num_bytes: size of the inputs.

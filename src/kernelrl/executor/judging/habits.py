@@ -35,8 +35,9 @@ _READS = frozenset(f"aten::{name}" for name in "item _local_scalar_dense is_nonz
 _HIDING = ("rows", "single", "ordered")
 """Distributions in which a mask that is drawn may hide a whole row."""
 
-VALUES = torch.tensor([sign * 1.15**power for power in range(-50, 50) for sign in (1, -1) if power]).bfloat16().float()
-"""Numbers that every floating-point type has, to be exchanged one for another."""
+_POWERS = torch.tensor([1.15**power for power in range(-50, 50) if power]).bfloat16().float()
+VALUES = torch.cat((-_POWERS.flip(0), _POWERS))
+"""Numbers that every floating-point type has, in ascending order, to be exchanged one for another."""
 CHOSEN = 65_537
 """So many of them, drawn at random, follow each other before they come again."""
 CALLS = 4
@@ -171,29 +172,31 @@ def _exchanges(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tenso
     generator = torch.Generator().manual_seed(0)
     chosen = torch.randint(len(VALUES), (CHOSEN,), generator=generator)
     others = VALUES[torch.randperm(len(VALUES), generator=generator)]
-    changed, answers = image.clone(), []
+    changed = image.clone()
+
+    def outputs_of(table: torch.Tensor) -> list[torch.Tensor]:
+        for place in floats:
+            tensor = view(changed, place)
+            once = [1 if step == 0 else size for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
+            count = math.prod(once)
+            write(tensor, table[chosen].to(tensor.dtype).repeat(1 + count // CHOSEN)[:count].view(once))
+        return own.outputs(own.call(layout, changed))
+
     try:
-        for table in (VALUES, others):
-            for place in floats:
-                tensor = view(changed, place)
-                once = [1 if step == 0 else size for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
-                count = math.prod(once)
-                write(tensor, table[chosen].to(tensor.dtype).repeat(1 + count // CHOSEN)[:count].view(once))
-            answers.append(own.outputs(own.call(layout, changed)))
-            if not any(bool(_places_of(output)[1].any()) for output in answers[0]):
-                return False  # it computes
+        first = outputs_of(VALUES)
+        if not any(bool(_places_of(output)[1].any()) for output in first):
+            return False  # it computes
+        second = outputs_of(others)
     except TaskError:
         if not own.process.alive:
             raise
         return False
-    return all(_is_exchanged(first, second, others) for first, second in zip(*answers, strict=True))
+    return all(_is_exchanged(*pair, others) for pair in zip(first, second, strict=True))
 
 
 def _places_of(output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Which of `VALUES` is nearest above each element, and whether it is that one."""
-    order = VALUES.argsort()
-    above = torch.searchsorted(VALUES[order], output.float().nan_to_num()).clamp(max=len(VALUES) - 1)
-    places = order[above]
+    places = torch.searchsorted(VALUES, output.float().nan_to_num()).clamp(max=len(VALUES) - 1)
     return places, VALUES[places] == output
 
 

@@ -266,8 +266,8 @@ class Process:
         Raises:
             ProcessDied: it has ended, or does something that cannot be stopped.
         """
-        self._frozen = True
         self._signal(signal.SIGSTOP)
+        self._frozen = True
         try:
             wait_until_it_stands(self.pid, self._leader_stands)
             stood = time.perf_counter()
@@ -286,9 +286,10 @@ class Process:
         Raises:
             ProcessDied: see `freeze`.
         """
-        if not self._trusted:
+        if self._trusted:
+            self._frozen = True  # a measurement may have stopped it, just after it had answered
+        else:
             self.freeze()
-        self._frozen = True  # a measurement may have stopped it, just after it had answered
 
     def _leader_stands(self) -> bool:
         """Whether its first thread does; it must be alive."""
