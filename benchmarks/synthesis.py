@@ -21,11 +21,11 @@ from typing import Any
 from rich.table import Table
 
 from kernelrl.console import make_console
-from kernelrl.data.decontamination.program import normalise
 from kernelrl.data.filters import FilterSettings, probe_all
 from kernelrl.data.graph.generate import tasks
 from kernelrl.data.graph.graph import Dials
 from kernelrl.data.graph.operators import OPERATORS
+from kernelrl.data.program import normalise
 from kernelrl.task import Task
 
 MULTIKERNELBENCH = {

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from kernelrl.configs import compose_config
 from kernelrl.data import sources
-from kernelrl.data.build import sft_row, task_row
+from kernelrl.data.rows import sft_row, task_row
 from kernelrl.data.tables import SFT_COLUMNS, TASK_COLUMNS, Row, verdict_columns, write_table
 from kernelrl.data.teachers import Proposal, make_teacher
 from kernelrl.task import Task

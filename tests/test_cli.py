@@ -107,11 +107,20 @@ def test_a_sweep_gives_every_job_a_folder_named_by_its_overrides(capsys, monkeyp
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["multirun.yaml"]
 
 
-def test_help_does_not_wait_for_torch():
-    import subprocess
-    import sys
-
-    code = "import sys; from kernelrl import cli; import kernelrl.runs.pipeline; sys.exit('torch' in sys.modules)"
+@pytest.mark.parametrize(
+    "module",
+    [
+        "runs.pipeline",
+        "commands.check",
+        "eval.stage",
+        "eval.report",
+        "search.stage",
+        "executor.engines.local",
+        "executor.engines.ray_service",
+    ],
+)
+def test_what_does_not_compute_does_not_wait_for_torch(module):
+    code = f"import sys; from kernelrl import cli; import kernelrl.{module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -18,10 +18,10 @@ from kernelrl.data.decontamination import known as known_benchmarks
 from kernelrl.data.decontamination.fingerprint import fingerprint_all
 from kernelrl.data.decontamination.known import read_known, write_known
 from kernelrl.data.decontamination.near import jaccard, shingles
-from kernelrl.data.decontamination.program import normalise
 from kernelrl.data.decontamination.settings import KINDS
 from kernelrl.data.decontamination.trace import trace
 from kernelrl.data.graph.chain import make_task
+from kernelrl.data.program import normalise
 from kernelrl.data.tables import TASK_COLUMNS, write_table
 from kernelrl.errors import UserError
 from kernelrl.task import Task

@@ -18,8 +18,8 @@ from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.api import Distribution, ExecutorSettings
+from kernelrl.executor.engines.cache_folder import own_folder
 from kernelrl.executor.engines.local import LocalExecutor
-from kernelrl.executor.engines.service import own_folder
 from kernelrl.executor.processes.warming import forkserver_environment
 from kernelrl.rewards import make_reward
 from kernelrl.task import Task

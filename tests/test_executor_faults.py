@@ -23,7 +23,8 @@ from conftest import REFERENCE, RIGHT
 from executor_cases import FAST, PATIENCE_S, judge, processes_of, request, service_of, wait_for
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, make_executor
-from kernelrl.executor.engines.service import MAX_REFERENCES, own_folder
+from kernelrl.executor.engines.cache_folder import own_folder
+from kernelrl.executor.engines.service import MAX_REFERENCES
 
 pytestmark = pytest.mark.slow
 

@@ -25,7 +25,7 @@ from executor_cases import FAST, PATIENCE_S, judge, request, wait_for
 from kernelrl.candidate import MAX_SOURCE_CHARS
 from kernelrl.dialects import _cpp_text
 from kernelrl.errors import InfrastructureError
-from kernelrl.executor import Executor, make_executor, quota, wire
+from kernelrl.executor import Executor, make_executor, quota, trees, wire
 from kernelrl.executor.building.pruning import CacheLimits, prune
 from kernelrl.executor.legality import symbols
 from kernelrl.executor.processes import patience
@@ -516,8 +516,8 @@ def test_a_tree_of_too_many_values_does_not_travel() -> None:
     for _ in range(60):
         tree = [tree, tree]
     with pytest.raises(TypeError, match="more than 4096 values"):
-        wire.flatten(tree, [])
-    assert wire.flatten([1] * 4000, [])
+        trees.flatten(tree, [])
+    assert trees.flatten([1] * 4000, [])
 
 
 def _entry(folder: Path, num_bytes: int, hours: float) -> Path:

@@ -8,11 +8,11 @@ from omegaconf import OmegaConf
 
 from kernelrl.configs import compose_config
 from kernelrl.data import filters, sources
-from kernelrl.data.decontamination.program import normalise
 from kernelrl.data.filters import FilterSettings, probe, probe_all
 from kernelrl.data.graph.generate import tasks
 from kernelrl.data.graph.graph import Dials
 from kernelrl.data.graph.operators import CATEGORIES, OPERATORS
+from kernelrl.data.program import normalise
 from kernelrl.errors import UserError
 from kernelrl.task import Task
 

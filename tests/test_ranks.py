@@ -24,9 +24,10 @@ from kernelrl.runs.launch import run_stage
 from kernelrl.runs.preflight import require_all
 from kernelrl.stage_folder import read_log
 from kernelrl.training import interruption
-from kernelrl.training.checkpoints import seal, train
+from kernelrl.training.checkpoints import train
 from kernelrl.training.interruption import Interrupted
 from kernelrl.training.ranks import share_batch, trainer_fields
+from kernelrl.training.seals import seal
 
 
 @pytest.mark.parametrize(

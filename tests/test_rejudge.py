@@ -7,7 +7,7 @@ import pytest
 
 from conftest import KERNELS, REFERENCE
 from kernelrl.configs import compose_config
-from kernelrl.data.build import task_row
+from kernelrl.data.rows import task_row
 from kernelrl.data.tables import TASK_COLUMNS, write_table
 from kernelrl.errors import UserError
 from kernelrl.eval import run, stage

@@ -9,7 +9,7 @@ from conftest import KERNELS, REFERENCE
 from executor_cases import FAST
 from kernelrl import cli
 from kernelrl.configs import compose_config
-from kernelrl.data.build import task_row
+from kernelrl.data.rows import task_row
 from kernelrl.data.tables import TASK_COLUMNS, write_table
 from kernelrl.errors import UserError
 from kernelrl.records import Ledger

@@ -25,9 +25,10 @@ from kernelrl.policies.backends import defaults, open_policy
 from kernelrl.policies.settings import ModelSettings
 from kernelrl.sft.template import fit_template
 from kernelrl.stage_folder import read_log
-from kernelrl.training import checkpoints
-from kernelrl.training.checkpoints import last_checkpoint, save_final, seal
+from kernelrl.training import checkpoints, seals
+from kernelrl.training.checkpoints import save_final
 from kernelrl.training.finite import FiniteCallback
+from kernelrl.training.seals import last_checkpoint, seal
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_an_overflow_of_float16_leaves_a_step_out_and_stops_nothing(tmp_path):
 
 
 def test_a_large_file_is_sealed_by_samples(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "LARGE", 1000)
+    monkeypatch.setattr(seals, "LARGE", 1000)
     monkeypatch.setattr(checkpoints, "SAMPLE", 16)
     checkpoint = tmp_path / "checkpoint-1"
     checkpoint.mkdir()
@@ -154,7 +155,7 @@ def test_a_large_file_is_sealed_by_samples(tmp_path, monkeypatch):
     for broken in (weights.read_bytes()[:-1], weights.read_bytes()[:-1] + b"x", b"x" + weights.read_bytes()[1:]):
         whole = weights.read_bytes()
         weights.write_bytes(broken)
-        assert not checkpoints._is_whole(checkpoint)
+        assert not seals._is_whole(checkpoint)
         weights.write_bytes(whole)
 
 

@@ -17,9 +17,9 @@ from conftest import KERNELS, REFERENCE
 from kernelrl.candidate import Candidate
 from kernelrl.configs import compose_config
 from kernelrl.data import curate, sources
-from kernelrl.data.decontamination.program import hash_layers
 from kernelrl.data.filters import FilterSettings, probe
 from kernelrl.data.fresh import DrawFresh
+from kernelrl.data.program import hash_layers
 from kernelrl.data.revisions import find_revision
 from kernelrl.data.rewriting import rename
 from kernelrl.data.scaling import scale

@@ -9,7 +9,7 @@ import torch
 from kernelrl.candidate import Candidate
 from kernelrl.configs import compose_config
 from kernelrl.data import sources
-from kernelrl.data.decontamination.program import hash_layers
+from kernelrl.data.program import hash_layers
 from kernelrl.data.sources.suite import read_suite
 from kernelrl.errors import UserError
 from kernelrl.executor import make_executor

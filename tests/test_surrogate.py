@@ -14,8 +14,8 @@ from executor_cases import FAST
 from kernelrl.candidate import Candidate
 from kernelrl.commands import surrogate as command
 from kernelrl.configs import compose_config
-from kernelrl.data.build import task_row
 from kernelrl.data.judged import Example, Text, find_program, normalize
+from kernelrl.data.rows import task_row
 from kernelrl.data.tables import TASK_COLUMNS, write_table
 from kernelrl.errors import UserError
 from kernelrl.eval.calibration import Bin, brier, calibration_error, reliability, signed_gaps

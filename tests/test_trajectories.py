@@ -8,7 +8,7 @@ from chat_server import answer
 from conftest import KERNELS, REFERENCE
 from executor_cases import FAST
 from kernelrl.configs import compose_config
-from kernelrl.data.build import task_row
+from kernelrl.data.rows import task_row
 from kernelrl.data.tables import TASK_COLUMNS, write_table
 from kernelrl.errors import UserError
 from kernelrl.eval import report, run, settings, stage

@@ -75,7 +75,7 @@ def _serve(options: argparse.Namespace, settings: ExecutorSettings, cluster: Clu
     import ray
 
     from kernelrl.executor.engines import ray_service
-    from kernelrl.executor.engines.service import read_secret
+    from kernelrl.executor.engines.cache_folder import read_secret
 
     token = ray_service.read_token(cluster)
     secret = read_secret(Path(settings.cache_dir).expanduser())

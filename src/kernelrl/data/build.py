@@ -25,6 +25,7 @@ from omegaconf import DictConfig
 from kernelrl.data import card, manifest
 from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.preferences import labels, pairs, refinements
+from kernelrl.data.rows import sft_row, task_row
 from kernelrl.data.selection import Measured, Pool, Select, Selection, Triple
 from kernelrl.data.stored import StoredColumn, StoredTasks, TasksById
 from kernelrl.data.tables import (
@@ -50,7 +51,6 @@ from kernelrl.data.tables import (
 )
 from kernelrl.data.tokens import Count
 from kernelrl.errors import UserError
-from kernelrl.policies.prompts import build_prompt
 from kernelrl.records import write_json
 from kernelrl.stage_folder import read_figures, read_settings
 from kernelrl.task import Task
@@ -188,41 +188,6 @@ def _measure(cfg: DictConfig, verified: Path, tasks: Mapping[str, Task], count_t
             solved[id] = mean(right)
     num_train, num_heldout = cfg.curate.num_triples, cfg.curate.num_heldout_triples
     return _Proposals(triples["train"][:num_train], triples["heldout"][:num_heldout], tokens, difficulty, solved)
-
-
-def sft_row(task: Task, proposal: Mapping[str, Any], style: str) -> Row:
-    """A row of `sft_*.parquet`.
-
-    Args:
-        proposal: the columns that are not the task's (`SFT_COLUMNS`), and `completion` as text.
-    """
-    return _about(task) | {
-        **proposal,
-        "prompt": build_prompt(task, proposal["dialect"], style),
-        "completion": [{"role": "assistant", "content": proposal["completion"]}],
-    }
-
-
-def task_row(task: Task, dialect: str, style: str, difficulty: str | None, solved: float | None = None) -> Row:
-    """A row of `tasks_*.parquet`; `difficulty` is None where no kernel was proposed, `solved` where none was judged."""
-    return _about(task) | {
-        "difficulty": difficulty,
-        "solved": solved,
-        "prompt": build_prompt(task, dialect, style),
-        "task": task.model_dump_json(),
-    }
-
-
-def _about(task: Task) -> Row:
-    return {
-        "task_id": task.id,
-        "category": task.category,
-        "level": task.level,
-        "ops": list(task.ops),
-        "origin": task.origin,
-        "licence": task.licence,
-        "revision": task.revision,
-    }
 
 
 def dropped_line(kind: str, name: str, why: str) -> str:

@@ -7,15 +7,18 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 from huggingface_hub import DatasetCardData
-from matplotlib.figure import Figure
 from rich.table import Table
 
 from kernelrl.data.tables import CONTAMINATION, MATCHES, SFT_TRAIN, Row, iterate_table
 from kernelrl.records import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 BLUE = "#2a6fb0"
@@ -197,21 +200,25 @@ def _bars(counts: Mapping[str, int]) -> Figure | None:
     if not counts:
         return None
     ordered = sorted(counts.items(), key=lambda item: item[1])
-    figure = Figure(figsize=(7, 0.9 + 0.28 * len(ordered)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _plot(height=0.9 + 0.28 * len(ordered))
     axes.bar_label(axes.barh(*zip(*ordered, strict=True), color=BLUE), padding=3, fontsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
     return figure
 
 
 def _histogram(values: Sequence[float]) -> Figure | None:
     if not values:
         return None
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _plot(height=2.6)
     axes.hist(values, bins=30, color=BLUE)
     axes.set_ylabel("rows", fontsize=8)
+    return figure
+
+
+def _plot(height: float) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure  # here: it takes longer to import than the rest, and few commands write a card
+
+    figure = Figure(figsize=(7, height), layout="constrained")
+    axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
-    return figure
+    return figure, axes

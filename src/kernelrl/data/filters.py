@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFlo
 from torch.utils._pytree import tree_leaves
 
 from kernelrl.console import Tracker, track
-from kernelrl.data.decontamination.program import hash_program
 from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.idle import find_idle
+from kernelrl.data.program import hash_program
 from kernelrl.data.workers import Limits, Lost, run_apart
 from kernelrl.task import Task
 

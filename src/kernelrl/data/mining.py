@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
-from kernelrl.data.decontamination.program import imported_names
+from kernelrl.data.program import imported_names
 from kernelrl.data.rewriting import bound_names, find_function, rename
 
 _RESERVED = ("Model", "get_inputs", "get_init_inputs")

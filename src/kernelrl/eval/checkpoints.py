@@ -25,7 +25,7 @@ from kernelrl.errors import UserError
 from kernelrl.eval import diagrams, table
 from kernelrl.records import write_atomically, write_json
 from kernelrl.stage_folder import is_done, read_figures
-from kernelrl.training.checkpoints import CHECKPOINTS, FINAL, SEAL
+from kernelrl.training.seals import CHECKPOINTS, FINAL, SEAL
 
 JSON, PAGE = "checkpoints.json", "checkpoints.html"
 STAGES = ("sft", "grpo")

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from kernelrl.candidate import Completion
 from kernelrl.records import Record
@@ -60,6 +59,8 @@ def _correlation(
 
 def _spearman(first_RT: NDArray[np.float64], second_RT: NDArray[np.float64]) -> NDArray[np.float64]:
     """(R,) rank correlation of each row; NaN where a row of either does not vary."""
+    from scipy.stats import rankdata  # here, as in `stats.mean_interval`
+
     first_RT, second_RT = (rankdata(values, axis=1) for values in (first_RT, second_RT))
     first_RT, second_RT = (values - values.mean(axis=1, keepdims=True) for values in (first_RT, second_RT))
     scale_R = np.sqrt((first_RT**2).sum(axis=1) * (second_RT**2).sum(axis=1))

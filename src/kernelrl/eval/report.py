@@ -25,7 +25,7 @@ from pygments.token import String
 
 from kernelrl import __version__
 from kernelrl.candidate import Completion
-from kernelrl.data.decontamination import REPORT as CONTAMINATION
+from kernelrl.data.tables import CONTAMINATION
 from kernelrl.errors import UserError
 from kernelrl.eval import export, plots, table
 from kernelrl.eval.explorer import make_explorer

@@ -214,7 +214,7 @@ def what_decides(cfg: DictConfig, settings: EvalSettings, tasks_digest: str) -> 
 def policy_identity(settings: EvalSettings, policy: PolicySettings) -> dict[str, Any]:
     """What decides a policy's samples: the content of its folder, and how it is sampled otherwise than the others."""
     from kernelrl.policies.models import find_policy
-    from kernelrl.training.checkpoints import digests
+    from kernelrl.training.seals import digests
 
     if not isinstance(policy, LocalSettings):
         return {"policy": policy.identity}

@@ -20,7 +20,7 @@ from kernelrl import __version__
 from kernelrl.configs import read_node, to_dict
 from kernelrl.console import make_console
 from kernelrl.data import sources
-from kernelrl.data.build import task_row
+from kernelrl.data.rows import task_row
 from kernelrl.data.tables import TASK_COLUMNS, read_references, read_table, write_table
 from kernelrl.errors import UserError
 from kernelrl.eval import checkpoints, kernelbench, kernelbench_export, metrics, rejudge, trajectories

@@ -180,6 +180,9 @@ DEFAULT_ARCH = "sm_90"
 MAX_STARTS = 3
 """Number of times that a request is handed to a service or a machine before its verdict is `infrastructure`."""
 
+MAX_BUILDS = 16
+"""Native modules of one candidate."""
+
 INCIDENTAL = frozenset(
     "build_cache_mb cache_days cache_dir cluster engine lock_file verdict_cache verdict_cache_mb workers".split()
 )

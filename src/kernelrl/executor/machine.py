@@ -1,4 +1,7 @@
-"""The fingerprint of this machine: what a time, and so a cached verdict, depends on."""
+"""The fingerprint of this machine: what a time, and so a cached verdict, depends on.
+
+Who asks an executor need not import torch, which takes longer than the rest together: only some functions here do.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from kernelrl.executor.quota import num_cores
+
+if TYPE_CHECKING:
+    import torch
 
 COMPILERS = {"cpp": ("g++", "apt-get install g++"), "cuda": ("nvcc", "pip install nvidia-cuda-nvcc")}
 """By dialect: the program that builds it, and the line that installs the program."""
@@ -27,10 +32,19 @@ def missing_compiler(dialect: str) -> str | None:
     return f"no compiler for dialect {dialect}: {program} is not on PATH; {install}"
 
 
+def has_gpu() -> bool:
+    """Whether torch sees a CUDA device."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 @cache
 def fingerprint() -> str:
     """Processor, cores, device and toolchain in one line."""
-    device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU"
+    import torch
+
+    device = torch.cuda.get_device_name(0) if has_gpu() else "no GPU"
     return f"{processor()} x{num_cores()} | {device} | torch {torch.__version__} | {compiler() or 'no C++ compiler'}"
 
 
@@ -51,6 +65,8 @@ def clock_mhz() -> float | None:
 
 def gpu_arch() -> str:
     """Architecture of the first GPU, e.g. `sm_90`."""
+    import torch
+
     major, minor = torch.cuda.get_device_capability(0)
     return f"sm_{major}{minor}"
 
@@ -67,6 +83,8 @@ def settle_caches(state: str) -> None:
 @cache
 def _other_memory() -> torch.Tensor:
     """Twice the size of the last-level cache."""
+    import torch
+
     sizes = [32 << 20]
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         number, unit = re.fullmatch(r"(\d+)([KMG]?)", path.read_text().strip()).groups()  # type: ignore[union-attr]

@@ -44,21 +44,12 @@ from kernelrl.strategies import make_strategy
 from kernelrl.strategies.archive import Archive
 from kernelrl.task import Task
 from kernelrl.training import ranks, tracking
-from kernelrl.training.checkpoints import (
-    CHECKPOINTS,
-    FINAL,
-    StageCallback,
-    digests,
-    last_checkpoint,
-    prepare,
-    save_final,
-    show_progress,
-    train,
-)
+from kernelrl.training.checkpoints import StageCallback, prepare, save_final, show_progress, train
 from kernelrl.training.extending import deciding, is_finished
 from kernelrl.training.finite import FiniteCallback
 from kernelrl.training.lengths import keep_short_prompts
 from kernelrl.training.rates import read_rates
+from kernelrl.training.seals import CHECKPOINTS, FINAL, digests, last_checkpoint
 
 COLUMNS = ("task_id", "prompt", "task")
 CURRICULUM_COLUMNS = ("difficulty", "category")

@@ -36,17 +36,10 @@ from kernelrl.records import Ledger
 from kernelrl.rewards import make_reward
 from kernelrl.stage_folder import LOG, StageFolder, read_log
 from kernelrl.training import ranks, tracking
-from kernelrl.training.checkpoints import (
-    CHECKPOINTS,
-    FINAL,
-    StageCallback,
-    prepare,
-    save_final,
-    show_progress,
-    train,
-)
+from kernelrl.training.checkpoints import StageCallback, prepare, save_final, show_progress, train
 from kernelrl.training.finite import FiniteCallback
 from kernelrl.training.lengths import keep_short_prompts
+from kernelrl.training.seals import CHECKPOINTS, FINAL
 
 FIXED = {"beta": 0.0, "num_iterations": 1, "loss_type": "dapo", "scale_rewards": "none"}
 """Fields of `trl.GRPOConfig` that this trainer has not: what it does instead. It divides advantages by the deviation of

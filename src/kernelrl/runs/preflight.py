@@ -186,8 +186,5 @@ def require_machine(dialect: str, settings: ExecutorSettings, here: bool = True)
 def _require_here(dialect: str, device: str) -> None:
     if missing := machine.missing_compiler(dialect):
         raise UserError(missing)
-    if device == "cuda":
-        import torch
-
-        if not torch.cuda.is_available():
-            raise UserError("executor.device=cuda: torch sees no GPU here; see `kernelrl doctor`")
+    if device == "cuda" and not machine.has_gpu():
+        raise UserError("executor.device=cuda: torch sees no GPU here; see `kernelrl doctor`")

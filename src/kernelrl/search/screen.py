@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 from rich.table import Table
-from scipy.stats import binomtest
 
 from kernelrl.data.judged import Text, normalize
 from kernelrl.eval.surrogate.decision import MODEL, Prediction
@@ -82,6 +81,8 @@ class SurrogateScreen:
         right = sum(verdict.correct for verdict in audited)
         share = None
         if audited:
+            from scipy.stats import binomtest  # here, as in `stats.mean_interval`
+
             interval = binomtest(right, len(audited)).proportion_ci(0.95)
             share = {"value": right / len(audited), "low": float(interval.low), "high": float(interval.high)}
         judged = [(attempt, prediction) for attempt, prediction in known if _is_known(attempt)]

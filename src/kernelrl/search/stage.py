@@ -22,7 +22,7 @@ from kernelrl import __version__
 from kernelrl.configs import read_node, to_dict
 from kernelrl.console import make_console, track
 from kernelrl.data import sources
-from kernelrl.data.build import task_row
+from kernelrl.data.rows import task_row
 from kernelrl.data.tables import read_table
 from kernelrl.errors import UserError
 from kernelrl.eval.provenance import git_version, package_versions
@@ -162,7 +162,7 @@ def _read_policies(cfg: DictConfig, settings: SearchSettings, strategy: Strategy
 def _what_decides(cfg: DictConfig, rows: list[dict[str, Any]], sampling: Mapping[str, Settings]) -> dict[str, Any]:
     """All that decides what is asked and how it is judged, the budget apart."""
     from kernelrl.policies.models import find_policy
-    from kernelrl.training.checkpoints import digests
+    from kernelrl.training.seals import digests
 
     policies = {
         role: each.identity

@@ -22,19 +22,11 @@ from kernelrl.records import digest
 from kernelrl.sft.template import fit_template
 from kernelrl.stage_folder import LOG, is_main_rank, open_stage, read_log
 from kernelrl.training import ranks, tracking
-from kernelrl.training.checkpoints import (
-    CHECKPOINTS,
-    FINAL,
-    StageCallback,
-    disk_of_training,
-    prepare,
-    save_final,
-    show_progress,
-    train,
-)
+from kernelrl.training.checkpoints import StageCallback, disk_of_training, prepare, save_final, show_progress, train
 from kernelrl.training.extending import deciding, is_finished
 from kernelrl.training.finite import FiniteCallback
 from kernelrl.training.lengths import keep_short_conversations
+from kernelrl.training.seals import CHECKPOINTS, FINAL
 
 
 def run(cfg: DictConfig) -> Path:

@@ -1,15 +1,8 @@
-"""What the training stages share: checkpoints that can be trusted, a log of one JSON line per logging step, progress.
-
-A checkpoint counts only when it was sealed: after the trainer has written it, `seal.json` gets the sha256 of every file
-in it, of a large one its size and the sha256 of samples. A folder without a seal is half written, one that differs from
-its seal is corrupt; both are set aside on resume.
-"""
+"""What the training stages share: checkpoints that are sealed, a log of one JSON line per logging step, progress."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,26 +26,17 @@ from kernelrl.console import track
 from kernelrl.errors import UserError
 from kernelrl.policies.models import save_whole
 from kernelrl.policies.settings import DEFAULT, ModelSettings
-from kernelrl.records import digest, write_atomically, write_json
+from kernelrl.records import write_atomically
 from kernelrl.stage_folder import read_log, require_free_disk
 from kernelrl.training import interruption, ranks
+from kernelrl.training.seals import CHECKPOINTS, last_checkpoint, num_bytes, seal
 
-SEAL = "seal.json"
-LARGE = 1 << 28
-"""A file of more bytes is sealed by samples: 100 GB would take minutes to read."""
-SAMPLED = "sampled:"
-SAMPLES, SAMPLE = 64, 1 << 18
-"""How many are taken of a large file, evenly, its ends among them, and of how many bytes."""
 WRITTEN = {
     "optimizer.pt": ("PyTorch", "ddp"),
     "global_step*": ("DeepSpeed", "zero2, zero3 or zero3_offload"),
     "pytorch_model_fsdp*": ("FSDP", "fsdp2"),
 }
 """Files of a checkpoint, who writes them, and the `parallel` that asks for that."""
-CHECKPOINTS = "checkpoints"
-FINAL = "final"
-
-log = logging.getLogger(__name__)
 
 
 class StageCallback(TrainerCallback):
@@ -219,61 +203,6 @@ class _Progress(TrainerCallback):
             self._tracker.advance(1, self._note)
 
 
-def seal(checkpoint: Path) -> None:
-    """Mark a checkpoint as whole."""
-    write_json(checkpoint / SEAL, digests(checkpoint))
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint in a folder of checkpoints, or None.
-
-    Newer ones that are half written or corrupt are renamed to `broken-…` and counted in a warning.
-    """
-    broken = 0
-    found = None
-    for checkpoint in sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True):
-        if _is_whole(checkpoint):
-            found = checkpoint
-            break
-        checkpoint.rename(checkpoint.with_name(f"broken-{time.time_ns()}-{checkpoint.name}"))
-        broken += 1
-    if broken:
-        log.warning(f"{folder}: {broken} half-written or corrupt checkpoint(s) skipped and set aside as broken-*")
-    return found
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """What tells the files under a folder from others, by relative path; a seal is no part of it.
-
-    The sha256 (hex) of a file, of a large one that of samples (`sample`): a policy of 100 GB takes a second.
-    """
-    return {
-        str(path.relative_to(folder)): sample(path) if path.stat().st_size > LARGE else digest(path)
-        for path in files(folder)
-    }
-
-
-def files(folder: Path) -> list[Path]:
-    """The files under a folder; a seal is no part of it."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
-
-
-def num_bytes(folder: Path) -> int:
-    """Of the files under a folder; a seal is no part of it."""
-    return sum(path.stat().st_size for path in files(folder))
-
-
-def sample(path: Path) -> str:
-    """`sampled:SIZE:` and the sha256 (hex) of the samples of a file: what a torn write or another file has not."""
-    size = path.stat().st_size
-    found = hashlib.sha256()
-    with open(path, "rb") as file:
-        for number in range(SAMPLES):
-            file.seek(max(0, size - SAMPLE) * number // (SAMPLES - 1))
-            found.update(file.read(SAMPLE))
-    return f"{SAMPLED}{size}:{found.hexdigest()}"
-
-
 def require_disk_for_training(
     folder: Path, model: torch.nn.Module, start: int, num_checkpoints: int | None, zero_stage: int | None = None
 ) -> None:
@@ -322,14 +251,6 @@ def disk_of_training(
 def _numel(parameter: torch.nn.Parameter) -> int:
     """Number of elements; under ZeRO-3 of all ranks together, where the parameter itself is empty."""
     return int(getattr(parameter, "ds_numel", parameter.numel()))
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    try:
-        sealed = json.loads((checkpoint / SEAL).read_text())
-    except (FileNotFoundError, ValueError):
-        return False
-    return bool(sealed == digests(checkpoint))
 
 
 def _is_finite_number(value: object) -> bool:

@@ -1,7 +1,7 @@
 """Decontamination: no training task is a task of a benchmark, however it is written.
 
 Every training task is compared with every benchmark task, in five ways (`settings.KINDS`): `exact` (the source without
-comments and layout), `ast` (the program by what it computes: `program.py`), `graph` (operator graphs isomorphic:
+comments and layout), `ast` (the program by what it computes: `data/program.py`), `graph` (operator graphs isomorphic:
 `trace.py`, `graph.py`), `near` (most token shingles shared: `near.py`), and `part` (a benchmark task among the
 operators of a larger one: `parts.py`). Fingerprints of well-known benchmarks are always there (`known.py`).
 """

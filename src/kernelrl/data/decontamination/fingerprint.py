@@ -22,10 +22,10 @@ import torch
 from kernelrl.console import Tracker, track
 from kernelrl.data.decontamination.graph import canonical_hash
 from kernelrl.data.decontamination.near import shingles, signature
-from kernelrl.data.decontamination.program import NormalisedProgram, normalise
 from kernelrl.data.decontamination.settings import Settings
 from kernelrl.data.decontamination.trace import OperatorGraph, trace
 from kernelrl.data.disk_map import DiskMap
+from kernelrl.data.program import NormalisedProgram, normalise
 from kernelrl.data.workers import Limits, Lost, run_apart
 from kernelrl.task import Task
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from kernelrl.data.decontamination.fingerprint import Fingerprint, TracedGraph
 from kernelrl.data.decontamination.inputs import Benchmark
-from kernelrl.data.decontamination.program import NormalisedProgram
 from kernelrl.data.decontamination.trace import OperatorGraph
+from kernelrl.data.program import NormalisedProgram
 from kernelrl.task import Task
 
 FILE = Path(__file__).with_name("known.jsonl.gz")

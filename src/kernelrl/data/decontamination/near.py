@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from datasketch import MinHash, MinHashLSH
 
-from kernelrl.data.decontamination.program import imported_names
+from kernelrl.data.program import imported_names
 
 
 def shingles(source: str, length: int) -> frozenset[str]:

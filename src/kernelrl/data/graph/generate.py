@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterator
 from math import prod
 
-from kernelrl.data.decontamination.program import hash_program
 from kernelrl.data.disk_map import DiskMap
 from kernelrl.data.graph.graph import HALF, Dials, Dim, Graph, Shape, UnfitError, Value
 from kernelrl.data.graph.operators import CATEGORIES, FLOAT32_ONLY, OPERATORS, SAME_SHAPE, TERMINAL, Category, Operator
 from kernelrl.data.graph.render import render
+from kernelrl.data.program import hash_program
 from kernelrl.errors import UserError
 from kernelrl.task import Task
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from kernelrl.data.decontamination.program import hash_layers
+from kernelrl.data.program import hash_layers
 from kernelrl.data.revisions import find_revision
 from kernelrl.data.scaling import scale
 from kernelrl.errors import TaskError, UserError

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from kernelrl.configs import to_dict
 from kernelrl.data import sources
-from kernelrl.data.decontamination.program import hash_layers
+from kernelrl.data.program import hash_layers
 from kernelrl.errors import UserError
 from kernelrl.task import Task
 

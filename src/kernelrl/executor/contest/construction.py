@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as hooks
 
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.seeding import seed_torch
 
@@ -112,7 +112,7 @@ class Construction(OperatorMode):  # type: ignore[no-untyped-call]
             if id(tensor) in names:
                 owners.setdefault(_storage(tensor), number)
         tensors = [
-            wire.describe(tensor.detach())
+            trees.describe(tensor.detach())
             | {"name": names.get(id(tensor)), "kind": kind, "origin": self._origin(tensor), "sum": _checksum(tensor)}
             | {"fixed": number in self._fixed, "frozen": not tensor.requires_grad}
             | {"shared": owners.get(_storage(tensor), number) != number}
@@ -145,7 +145,7 @@ class Construction(OperatorMode):  # type: ignore[no-untyped-call]
 
     def _register(self, place: tuple[torch.nn.Module, str], kind: str, tensor: torch.Tensor | None) -> None:
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        if tensor is None or not plain or str(tensor.dtype) not in wire.DTYPES or id(tensor) in self._numbers:
+        if tensor is None or not plain or str(tensor.dtype) not in trees.DTYPES or id(tensor) in self._numbers:
             return
         number = self._numbers[id(tensor)] = self._places[place] = len(self.registered)
         self.registered.append((kind, tensor))

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import torch
 
-from kernelrl.executor import wire
+from kernelrl.executor import trees, wire
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import allocator, demand
 from kernelrl.executor.contest import exact as exactly
@@ -118,7 +118,7 @@ class Contestant:
         seed_torch(seed)
         tensors: list[torch.Tensor] = []
         if init is None:
-            init = wire.flatten(tuple(self.module.get_init_inputs()), tensors)
+            init = trees.flatten(tuple(self.module.get_init_inputs()), tensors)
             init_tensors = [literal(tensor) for tensor in tensors]
         self.entry, self.init, self.init_tensors, self.seed = entry, init, init_tensors, seed
         parameters = self._construct(Construction(None, {}))
@@ -147,7 +147,7 @@ class Contestant:
 
     def _construct(self, construction: Construction) -> dict[str, Any]:
         """Call the constructor; the report says what it drew and registered."""
-        arguments = wire.unflatten(self.init, [tensor_of(item) for item in self.init_tensors])
+        arguments = trees.unflatten(self.init, [tensor_of(item) for item in self.init_tensors])
         seed_torch(self.seed)
         with construction.watching():
             self.model = getattr(self.module, self.entry)(*arguments)
@@ -179,7 +179,7 @@ class Contestant:
         """Make the arguments of `forward` from views of that memory."""
         views = []
         for item in tensors:
-            dtype = wire.DTYPES[item["dtype"]]
+            dtype = trees.DTYPES[item["dtype"]]
             count = item["bytes"] // dtype.itemsize
             if not count:
                 views.append(torch.empty(item["shape"], dtype=dtype, device=self.inputs.device))
@@ -189,7 +189,7 @@ class Contestant:
             else:
                 flat = self.inputs[item["offset"] : item["offset"] + item["bytes"]].view(dtype)
                 views.append(flat.as_strided(item["shape"], item["stride"], flat.storage_offset()))
-        self.args = wire.unflatten(form, views)
+        self.args = trees.unflatten(form, views)
         return {"arranged": True}
 
     def do_run(self, recorded: bool = False, profiled: bool = False, compared: bool = False) -> dict[str, Any]:
@@ -262,7 +262,7 @@ class Contestant:
 
     def do_try(self) -> dict[str, Any]:
         """Call `forward` on inputs that lie in memory of their own; the answer says whether all could be watched."""
-        self.model(*wire.map_tensors(self.args, in_own_memory))
+        self.model(*trees.map_tensors(self.args, in_own_memory))
         return {"watched": self.watch.is_complete}
 
     def do_stage(self) -> dict[str, Any]:
@@ -274,7 +274,7 @@ class Contestant:
     def do_fetch(self) -> dict[str, Any]:
         """Bring the last call's outputs to the host, and the inputs back to the arena."""
         assert self.gpu is not None
-        return {"tensors": [wire.describe(tensor) for tensor in self.gpu.fetch(self.host, self.held[-1])]}
+        return {"tensors": [trees.describe(tensor) for tensor in self.gpu.fetch(self.host, self.held[-1])]}
 
     def do_null(self) -> dict[str, Any]:
         """Do all that a call does, but with a `forward` that does nothing: to time the rest."""
@@ -329,7 +329,7 @@ class Contestant:
         """
         exact = exactly.compute(self.model, self.args, self._precision(), changed, by_largest)
         tensors: list[torch.Tensor] = []
-        form = wire.flatten(exact.outputs, tensors, torch.float64)
+        form = trees.flatten(exact.outputs, tensors, torch.float64)
         choices = exact.choices.items()
         keys = [[choice.values, choice.move, choice.indices] for _, choice in choices]
         told = [
@@ -343,7 +343,7 @@ class Contestant:
     def _precision(self) -> torch.dtype:
         """The lowest floating-point precision among parameters and inputs."""
         tensors = list(self.model.parameters())
-        wire.flatten(self.args, tensors)
+        trees.flatten(self.args, tensors)
         dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
         return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float32)
 
@@ -353,9 +353,9 @@ class Contestant:
 
     def _report(self, tree: Any, numbers: torch.dtype | None = None) -> dict[str, Any]:
         tensors: list[torch.Tensor] = []
-        form = wire.flatten(tree, tensors, numbers)
+        form = trees.flatten(tree, tensors, numbers)
         self.held = [*self.held[-1:], tensors]
-        return {"done": form, "tensors": [wire.describe(tensor) for tensor in tensors]}
+        return {"done": form, "tensors": [trees.describe(tensor) for tensor in tensors]}
 
     def do_close(self, ranges: list[list[int]], path: str, parts: list[list[int]]) -> dict[str, Any]:
         """Close code of libraries but for the open functions, see `closed_library`."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.legality.operators import ALLOCATION_AND_VIEWS
 
 SAMPLES = 12
@@ -89,7 +89,7 @@ def product_flops(model: torch.nn.Module, inputs: tuple[Any, ...], names: frozen
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
-    wire.flatten(tree, found)
+    trees.flatten(tree, found)
     return found
 
 
@@ -100,8 +100,8 @@ def _run(model: torch.nn.Module, inputs: tuple[Any, ...], copied: bool = True) -
 
 def _copy(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     tensors: list[torch.Tensor] = []
-    form = wire.flatten(inputs, tensors)
-    copies: tuple[Any, ...] = wire.unflatten(form, [each.clone() for each in tensors])
+    form = trees.flatten(inputs, tensors)
+    copies: tuple[Any, ...] = trees.unflatten(form, [each.clone() for each in tensors])
     return copies
 
 

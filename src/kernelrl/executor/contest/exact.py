@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.rounding import Precisions, Rounding, stay_in_float64
 
@@ -150,7 +150,7 @@ def compute(
     def call(model: Any, args: Any) -> Any:
         result = model(*args)
         inputs: list[torch.Tensor] = []
-        wire.flatten(args, inputs)
+        trees.flatten(args, inputs)
         return (result, [inputs[number] for number in changed]) if changed else result
 
     outputs: list[torch.Tensor] = []
@@ -158,13 +158,13 @@ def compute(
     tiny = min(torch.finfo(precision).tiny, torch.finfo(torch.float32).tiny)
     try:
         with InFloat64(), Choices() as exactly:
-            result = call(_copied(model).double(), wire.map_tensors(args, _to_double))
+            result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
         with Choices() as exactly:
             result = call(_copied(model), copy.deepcopy(args))
-        wire.flatten(result, outputs, torch.float64)
+        trees.flatten(result, outputs, torch.float64)
         return Exact(result, moves, _chosen(outputs, exactly.found(tiny)), exactly.are_stable_of_integers)
-    wire.flatten(result, outputs, torch.float64)
+    trees.flatten(result, outputs, torch.float64)
     choices = exactly.found(tiny)
     is_open = False
     if any(not each.first and _has_equals(each.values) for each in choices):
@@ -172,8 +172,8 @@ def compute(
         chosen = _chosen(outputs, choices)
         try:
             with InFloat64(), LastOfEquals():
-                others_result = call(_copied(model).double(), wire.map_tensors(args, _to_double))
-            wire.flatten(others_result, others, torch.float64)
+                others_result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
+            trees.flatten(others_result, others, torch.float64)
             pairs = enumerate(zip(outputs, others, strict=True))
             is_open = any(number not in chosen and not _are_equal(*pair) for number, pair in pairs)
         except Exception:  # it relies on the order of equal values
@@ -184,7 +184,7 @@ def compute(
     def run(times: float) -> tuple[list[torch.Tensor], list[Choice], bool]:
         rounded: list[torch.Tensor] = []
         with Rounding(precision, native, times, by_largest) as rounding, Choices() as roundly:
-            wire.flatten(call(_copied(model).double(), wire.map_tensors(args, _to_double)), rounded, torch.float64)
+            trees.flatten(call(_copied(model).double(), trees.map_tensors(args, _to_double)), rounded, torch.float64)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
         return distances, roundly.found(tiny), rounding.jumps
 

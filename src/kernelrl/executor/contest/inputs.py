@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.contest.seeding import seed_torch
@@ -55,7 +55,7 @@ class Inputs:
         return self._call()
 
     def _call(self) -> tuple[Any, ...]:
-        inputs: tuple[Any, ...] = wire.map_tensors(tuple(self._module.get_inputs()), torch.Tensor.cpu)
+        inputs: tuple[Any, ...] = trees.map_tensors(tuple(self._module.get_inputs()), torch.Tensor.cpu)
         return inputs
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kernelrl.candidate import ENTRY_POINT
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.contest.builds import route_builds
 from kernelrl.executor.contest.text_module import import_text
 
@@ -51,7 +51,7 @@ def main(given: Path, folder: Path) -> None:
     candidate = import_text(request["candidate"], folder)
     with torch.no_grad():
         model = getattr(candidate, ENTRY_POINT)(*init).to(device)
-        arguments = wire.map_tensors(tuple(inputs), to_device)
+        arguments = trees.map_tensors(tuple(inputs), to_device)
         for _ in range(WARM_UP):
             model(*arguments)
         if device == "cuda":

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 
 
 def literal(tensor: torch.Tensor) -> dict[str, Any]:
@@ -19,14 +19,14 @@ def literal(tensor: torch.Tensor) -> dict[str, Any]:
 
 def value_at(memory: mmap.mmap, item: dict[str, Any]) -> torch.Tensor:
     """A tensor's values at an offset of mapped memory."""
-    dtype, count = wire.DTYPES[item["dtype"]], math.prod(item["shape"])
+    dtype, count = trees.DTYPES[item["dtype"]], math.prod(item["shape"])
     raw = bytearray(memory[item["offset"] : item["offset"] + count * dtype.itemsize])
     return torch.frombuffer(raw, dtype=dtype, count=count).reshape(item["shape"])
 
 
 def tensor_of(item: dict[str, Any]) -> torch.Tensor:
     """What `literal` has made of a tensor."""
-    return torch.tensor(item["values"], dtype=wire.DTYPES[item["dtype"]]).reshape(item["shape"])
+    return torch.tensor(item["values"], dtype=trees.DTYPES[item["dtype"]]).reshape(item["shape"])
 
 
 def all_are_finite(values: torch.Tensor) -> bool:

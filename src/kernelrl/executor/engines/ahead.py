@@ -10,19 +10,15 @@ import time
 from collections.abc import Callable
 
 from kernelrl.candidate import ENTRY_POINT, MAX_SOURCE_CHARS
-from kernelrl.executor.api import ExecutorSettings, Request
+from kernelrl.executor.api import MAX_BUILDS, ExecutorSettings, Request
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.building.units import BadUnit
 from kernelrl.executor.judging.findings import Findings
-from kernelrl.executor.judging.loading import MAX_BUILDS
 from kernelrl.executor.legality.reading import READING_S
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.failures import ProcessFailure
 from kernelrl.executor.processes.process import CANDIDATE_MESSAGE_BYTES, Needs, Process
 from kernelrl.verdict import Verdict
-
-NATIVE = ("cpp", "cuda")
-"""Dialects whose kernels are built before they run."""
 
 
 def build_ahead(

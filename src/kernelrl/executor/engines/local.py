@@ -17,10 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from kernelrl.errors import InfrastructureError, UserError
-from kernelrl.executor import wire
+from kernelrl.executor import machine, wire
 from kernelrl.executor.api import (
     MAX_STARTS,
     Executor,
@@ -61,7 +59,7 @@ class LocalExecutor(Executor):
     """
 
     def __init__(self, settings: ExecutorSettings, secret: str | None = None):
-        if settings.device == "cuda" and not torch.cuda.is_available():
+        if settings.device == "cuda" and not machine.has_gpu():
             raise UserError("executor.device=cuda: torch sees no CUDA device here; use executor.device=cpu")
         self.settings = settings
         self._secret = secret

@@ -25,8 +25,8 @@ from kernelrl.executor.api import (
     group_equal,
     in_group,
 )
+from kernelrl.executor.engines.cache_folder import read_secret
 from kernelrl.executor.engines.dispatch import Job
-from kernelrl.executor.engines.service import read_secret
 from kernelrl.verdict import Verdict
 
 CONNECT_S = 10.0

@@ -17,8 +17,8 @@ from kernelrl import __version__
 from kernelrl.executor import machine
 from kernelrl.executor.api import ExecutorSettings, NodeHealth, Request, not_known
 from kernelrl.executor.building import shipping
+from kernelrl.executor.engines.cache_folder import cache_id, judging_code
 from kernelrl.executor.engines.local import LocalExecutor
-from kernelrl.executor.engines.service import cache_id, judging_code
 from kernelrl.verdict import Verdict
 
 FETCH_S = 30.0

@@ -19,14 +19,13 @@ from typing import Any
 from ray.exceptions import RayActorError
 
 from kernelrl.errors import InfrastructureError, KernelRLError, UserError
-from kernelrl.executor.api import ClusterSettings, ExecutorSettings, NodeHealth, Request, not_known
-from kernelrl.executor.engines.ahead import NATIVE
+from kernelrl.executor.api import MAX_BUILDS, ClusterSettings, ExecutorSettings, NodeHealth, Request, not_known
 from kernelrl.executor.engines.dispatch import Dispatcher, Job
 from kernelrl.executor.engines.ray_actors import Actor, Place, reason
 from kernelrl.executor.engines.ray_meters import Meters
 from kernelrl.executor.engines.ray_node import Shipment
 from kernelrl.executor.engines.ray_staff import Staff, capacity
-from kernelrl.executor.judging.loading import MAX_BUILDS
+from kernelrl.executor.machine import COMPILERS
 from kernelrl.verdict import Verdict
 
 IDENTIFY_S = 10.0
@@ -152,7 +151,7 @@ class Pool:
 
     def _on_submit(self, jobs: list[Job]) -> None:
         for job in jobs:
-            is_built = self._building.workers and job.request.candidate and job.request.dialect in NATIVE
+            is_built = self._building.workers and job.request.candidate and job.request.dialect in COMPILERS
             (self._building if is_built else self._judging).add([job])
 
     def _on_cancel(self, client: str, numbers: list[int] | None) -> None:

@@ -15,9 +15,7 @@ import hashlib
 import json
 import math
 import os
-import platform
 import queue
-import secrets
 import shutil
 import socket
 import sys
@@ -56,6 +54,7 @@ from kernelrl.executor.building.builder import Builder  # noqa: E402
 from kernelrl.executor.building.pruning import CacheLimits  # noqa: E402
 from kernelrl.executor.confinement import sandbox  # noqa: E402
 from kernelrl.executor.engines.ahead import build_ahead  # noqa: E402
+from kernelrl.executor.engines.cache_folder import judging_code, own_folder, read_secret  # noqa: E402
 from kernelrl.executor.judging.bound import Bounds  # noqa: E402
 from kernelrl.executor.judging.endings import PageLearnt  # noqa: E402
 from kernelrl.executor.judging.nsight import Profiler  # noqa: E402
@@ -384,15 +383,6 @@ class Service:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-@cache
-def judging_code() -> str:
-    """Digest of the text that judges: verdicts made by another version of it are not recalled."""
-    package = Path(__file__).parents[2]
-    files = [path for name in ("executor", "dialects") for path in sorted((package / name).rglob("*.*"))]
-    paths = [path for path in files if path.suffix in (".py", ".c", ".cpp", ".h")]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
-
-
 def _not_known(request: Request, device: str, fault: Literal["task", "executor"], feedback: str) -> Verdict:
     return not_known(request, device, fault, feedback, machine.fingerprint())
 
@@ -405,34 +395,6 @@ def _scratch(folder: Path) -> Path:
     mine = folder / str(os.getpid())
     mine.mkdir(parents=True, exist_ok=True)
     return mine
-
-
-def read_secret(cache: Path) -> str:
-    """The secret from which the seeds of hidden inputs are derived, made once. No candidate can read its folder."""
-    return _once(cache / "secret", secrets.token_hex(32))
-
-
-def cache_id(cache: Path) -> str:
-    """A name of this cache folder: machines that see the same one share their builds."""
-    return _once(cache / "id", secrets.token_hex(8))
-
-
-def own_folder(cache: Path) -> Path:
-    """This machine's folder in a cache that other machines may share: SQLite and process ids are of one machine."""
-    return cache / "hosts" / platform.node()
-
-
-def _once(path: Path, text: str) -> str:
-    """The text of a file, which is `text` where there is none yet; whole also for others who ask at this moment."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)  # of mode 0600
-        with open(handle, "w") as file:
-            file.write(text)
-        with contextlib.suppress(FileExistsError):
-            os.link(name, path)
-        os.unlink(name)
-    return path.read_text()
 
 
 def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, secret: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from kernelrl.errors import TaskError
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.judging import compare
 from kernelrl.executor.processes.call_memory import CallMemory, sealed_memory
@@ -170,7 +170,7 @@ class Arena:
         """
         if self._call is None or not self.is_of_the_call(described):
             return process.tensor(described)
-        flat = self._call.copy(described["pointer"], num_bytes_of(described)).view(wire.DTYPES[described["dtype"]])
+        flat = self._call.copy(described["pointer"], num_bytes_of(described)).view(trees.DTYPES[described["dtype"]])
         return flat.as_strided(described["shape"], described["stride"])
 
     def inputs(self, layout: dict[str, Any]) -> list[torch.Tensor]:
@@ -190,8 +190,8 @@ class Arena:
 
 
 def num_bytes_of(described: dict[str, Any]) -> int:
-    """Memory that a tensor spans (see `wire.describe`)."""
-    return wire.span_bytes(described["shape"], described["stride"], wire.DTYPES[described["dtype"]].itemsize)
+    """Memory that a tensor spans (see `trees.describe`)."""
+    return trees.span_bytes(described["shape"], described["stride"], trees.DTYPES[described["dtype"]].itemsize)
 
 
 def overlapping(described: list[dict[str, Any]]) -> set[tuple[int, int]]:
@@ -212,7 +212,7 @@ def span_of(place: dict[str, Any]) -> slice:
 
 def view(memory: torch.Tensor, place: dict[str, Any]) -> torch.Tensor:
     """The input that lies at a place of an image."""
-    dtype = wire.DTYPES[place["dtype"]]
+    dtype = trees.DTYPES[place["dtype"]]
     if not place["bytes"]:
         return torch.empty(place["shape"], dtype=dtype)
     flat = memory[span_of(place)].view(dtype)

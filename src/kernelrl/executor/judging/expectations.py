@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kernelrl.errors import TaskError
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.contest.distributions import PATTERNED
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, view
@@ -102,7 +102,7 @@ def know_choices(own: ReferenceProcess, image: torch.Tensor, outputs: list[dict[
     """
     if own.settings.oracle != "float64":
         return False, False
-    dtypes = enumerate(wire.DTYPES[described["dtype"]] for described in outputs)
+    dtypes = enumerate(trees.DTYPES[described["dtype"]] for described in outputs)
     integers = {number for number, dtype in dtypes if not dtype.is_floating_point and dtype != torch.bool}
     exact = _exact(own, image, [])
     return integers == exact.indexed.keys(), exact.determined

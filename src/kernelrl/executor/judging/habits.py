@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kernelrl.errors import TaskError
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.values import all_are_finite
 from kernelrl.executor.judging.arena import span_of, view, write
@@ -83,7 +83,7 @@ class Habits:
 def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> Habits:
     """Look at a recorded call on these inputs that was just answered, and at some others."""
     operators = native["operators"].keys()
-    has_integers = any(not wire.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"])
+    has_integers = any(not trees.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"])
     choosing = _UNSTABLE & operators if has_integers else frozenset[str]()
     not_finite = find_not_finite(own.outputs(native))
     before = own.ask({"do": "state"})["state"]
@@ -146,13 +146,13 @@ def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[st
 
     What integers become of NaN, other than booleans, is open: an index of the largest value, a conversion.
     """
-    dtypes = {wire.DTYPES[described["dtype"]] for described in native["tensors"]}
-    places = [place for place in layout["tensors"] if wire.DTYPES[place["dtype"]].is_floating_point and place["bytes"]]
+    dtypes = {trees.DTYPES[described["dtype"]] for described in native["tensors"]}
+    places = [place for place in layout["tensors"] if trees.DTYPES[place["dtype"]].is_floating_point and place["bytes"]]
     if not places or any(not dtype.is_floating_point and dtype != torch.bool for dtype in dtypes):
         return False
     image = image.clone()
     for number, place in enumerate(places):  # at other places of each: one may take the other's place
-        values = image[span_of(place)].view(wire.DTYPES[place["dtype"]])
+        values = image[span_of(place)].view(trees.DTYPES[place["dtype"]])
         values[(len(values) // 2 + number) % len(values)] = torch.nan
     try:
         outputs = own.outputs(own.call(layout, image))
@@ -166,7 +166,7 @@ def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[st
 def _exchanges(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tensor) -> bool:
     """Whether values of the inputs, exchanged for others, come out exchanged: a program that computes with them, or
     compares them, does not give the one for the other. What comes out the same both times are constants."""
-    floats = [place for place in layout["tensors"] if wire.DTYPES[place["dtype"]].is_floating_point and place["bytes"]]
+    floats = [place for place in layout["tensors"] if trees.DTYPES[place["dtype"]].is_floating_point and place["bytes"]]
     if not floats:
         return False
     generator = torch.Generator().manual_seed(0)

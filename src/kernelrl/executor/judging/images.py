@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kernelrl.errors import TaskError
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.distributions import LEAVING, MIXES, RARE, Variation
@@ -173,7 +173,7 @@ class Images:
             if loose and draw not in self.firm:
                 write(values, self._vary(loose, values, generator, draw))
             elif self.draws_nothing and place["bytes"]:  # the reference bears nothing else, and inputs must be fresh
-                flat = image[span_of(place)].view(wire.DTYPES[place["dtype"]])
+                flat = image[span_of(place)].view(trees.DTYPES[place["dtype"]])
                 flat.copy_(distributions.shuffle(flat, generator))
         if self.copies and _differs(draw):
             another = Draw(draw.index + _ANOTHER, draw.distribution, draw.shape)
@@ -225,13 +225,13 @@ class Images:
         size = 0
         tensors = []
         for item in drawn["tensors"]:
-            if item["stride"] is None or item["dtype"] not in wire.DTYPES or item["device"] != "cpu":
+            if item["stride"] is None or item["dtype"] not in trees.DTYPES or item["device"] != "cpu":
                 raise TaskError(
                     f"task {self._own.task.id}: an input is a {item['layout']} {item['dtype']} tensor "
                     f"on {item['device']}; "
                     f"inputs must be strided CPU tensors{_REAL if 'complex' in item['dtype'] else ' of real numbers'}"
                 )
-            span = wire.span_bytes(item["shape"], item["stride"], wire.DTYPES[item["dtype"]].itemsize)
+            span = trees.span_bytes(item["shape"], item["stride"], trees.DTYPES[item["dtype"]].itemsize)
             form = {key: item[key] for key in ("dtype", "shape", "stride", "device")}
             tensors.append(form | {"offset": size, "bytes": span})
             size += -(-max(span, 1) // _ALIGNMENT) * _ALIGNMENT

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kernelrl.candidate import ENTRY_POINT
-from kernelrl.executor.api import DEFAULT_ARCH
+from kernelrl.executor.api import DEFAULT_ARCH, MAX_BUILDS
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.building.units import BadUnit
 from kernelrl.executor.judging.candidate_process import CandidateProcess
 from kernelrl.executor.judging.endings import Ended, broke_off
 from kernelrl.executor.processes.failures import ProcessFailure
 from kernelrl.verdict import Construction, GpuBuild, Violation
-
-MAX_BUILDS = 16
-"""Native modules of one candidate."""
 
 
 def load(own: CandidateProcess) -> None:

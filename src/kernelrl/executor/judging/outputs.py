@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.building.compilers import shorten
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, num_bytes_of, overlapping
@@ -147,7 +147,7 @@ class Outputs:
     ) -> tuple[list[torch.Tensor], list[TrialError]]:
         """Copies of outputs, and what is wrong with their form; only where nothing is, all outputs are there."""
         try:
-            form = wire.normalised(form)
+            form = trees.normalised(form)
         except RecursionError:
             form = None
         if form != case.shape.form or len(described) != len(case.outputs):

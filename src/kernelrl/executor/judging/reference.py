@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 
 from kernelrl.errors import TaskError
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.contest.distributions import RARE
 from kernelrl.executor.judging import compare
@@ -147,7 +147,7 @@ class Reference:
         fresh = [own.arena.is_of_the_call(described) for described in outputs]
         if is_first:  # on other inputs some of these may stay as they are, where a step is less than a unit
             self._changes = own.arena.changed(image, layout)
-        form = wire.normalised(native["done"])
+        form = trees.normalised(native["done"])
         self.shapes.append(Shape(sizes, layout, form, outputs, fresh, overlapping(outputs)))
         if is_first:
             self.habits = learn_habits(own, native, layout, image)
@@ -204,7 +204,7 @@ class Reference:
         if not native:
             raise TaskError(f"task {self.task.id}: forward returns no tensor")
         for described in native:
-            if described["stride"] is None or described["dtype"] not in wire.DTYPES:
+            if described["stride"] is None or described["dtype"] not in trees.DTYPES:
                 raise TaskError(
                     f"task {self.task.id}: outputs of {described['layout']} {described['dtype']} cannot be compared"
                 )
@@ -413,7 +413,7 @@ class Reference:
             return None
         self.parameters.take(draw.parameters)
         native = own.call(shape.layout, image)
-        if wire.normalised(native["done"]) != shape.form:
+        if trees.normalised(native["done"]) != shape.form:
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
         outputs = own.outputs(native)
         changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})

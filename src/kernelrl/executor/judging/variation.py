@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import torch
 
-from kernelrl.executor import wire
+from kernelrl.executor import trees
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.values import all_are_finite
 
@@ -64,7 +64,7 @@ def find_variable(report: dict[str, Any], drawn: frozenset[int]) -> list[int]:
 
 
 def _is_variable(tensor: dict[str, Any], drawn: bool) -> bool:
-    size, floating = math.prod(tensor["shape"]), wire.DTYPES[tensor["dtype"]].is_floating_point
+    size, floating = math.prod(tensor["shape"]), trees.DTYPES[tensor["dtype"]].is_floating_point
     if tensor["name"] is None or tensor["shared"] or not size:
         return False
     equal = tensor["origin"] == "constant" or (tensor["origin"] == "literal" and floating and size > 1)
@@ -84,7 +84,7 @@ def find_slopes(
         if tensor["name"] in known:
             return True
         is_number = tensor["kind"] == "parameter" and math.prod(tensor["shape"]) == 1
-        return is_number and wire.DTYPES[tensor["dtype"]].is_floating_point and abs(float(read(tensor))) < 1
+        return is_number and trees.DTYPES[tensor["dtype"]].is_floating_point and abs(float(read(tensor))) < 1
 
     return frozenset(number for number in numbers if may_be_slope(report["tensors"][number]))
 

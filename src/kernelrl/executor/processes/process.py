@@ -28,7 +28,7 @@ from typing import IO, Any, Literal
 import torch
 
 from kernelrl.errors import InfrastructureError
-from kernelrl.executor import wire
+from kernelrl.executor import trees, wire
 from kernelrl.executor.processes.failures import ForgedMessage, ProcessDied, ProcessFailure, ProcessTimeout
 from kernelrl.executor.processes.foreign_memory import read_memory
 from kernelrl.executor.processes.forking import ForkServer, explain_status
@@ -357,13 +357,13 @@ class Process:
         read_memory(self.pid, pointer, buffer)
 
     def tensor(self, described: dict[str, Any]) -> torch.Tensor:
-        """Copy of the tensor that it described (see `wire.describe`).
+        """Copy of the tensor that it described (see `trees.describe`).
 
         Raises:
             ValueError: there is no such memory.
         """
-        dtype = wire.DTYPES[described["dtype"]]
-        num_bytes = wire.span_bytes(described["shape"], described["stride"], dtype.itemsize)
+        dtype = trees.DTYPES[described["dtype"]]
+        num_bytes = trees.span_bytes(described["shape"], described["stride"], dtype.itemsize)
         flat = self.read(described["pointer"], num_bytes).view(dtype)
         return flat.as_strided(described["shape"], described["stride"])
 

@@ -1,0 +1,142 @@
+"""Trees of tensors: what `forward` takes or returns, in a form that travels in a message.
+
+A tree has tensors, numbers, strings, None and lists, tuples and dicts of them. Tensors travel beside the tree, as
+specifications of memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from kernelrl.executor.wire import WireError
+
+MAX_VALUES = 4096
+"""Tensors, numbers and other leaves of one tree."""
+DTYPES: dict[str, torch.dtype] = {
+    str(dtype): dtype
+    for dtype in (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    )
+}
+
+
+def flatten(tree: Any, tensors: list[torch.Tensor], numbers: torch.dtype | None = None) -> Any:
+    """JSON form of a tree; its tensors are appended to `tensors` and stand in the form as `{"tensor": index}`.
+
+    Args:
+        tree: of lists, tuples and dictionaries.
+        tensors: see above.
+        numbers: numbers become tensors as well, floating-point ones of this dtype, and stand as `{"number": index}`.
+
+    Raises:
+        TypeError: names the type that cannot travel, or says that there are more than `MAX_VALUES` values.
+    """
+    return _flatten(tree, tensors, numbers, itertools.count(1))
+
+
+def _flatten(tree: Any, tensors: list[torch.Tensor], numbers: torch.dtype | None, count: Iterator[int]) -> Any:
+    if next(count) > MAX_VALUES:
+        raise TypeError(f"more than {MAX_VALUES} values cannot be passed to or from a kernel")
+    if isinstance(tree, torch.Tensor):
+        tensors.append(tree)
+        return {"tensor": len(tensors) - 1}
+    if numbers is not None and (type(tree) in (bool, float) or (type(tree) is int and abs(tree) < 2**63)):
+        tensors.append(torch.tensor(tree, dtype=numbers if type(tree) is float else None))
+        return {"number": len(tensors) - 1}
+    if tree is None or type(tree) in (bool, int, str):
+        return tree
+    if type(tree) is float:
+        return {"float": tree.hex()}
+    if isinstance(tree, list):  # of the base class, like the others: a subclass could compute when it is read
+        return {"list": [_flatten(item, tensors, numbers, count) for item in list.__iter__(tree)]}
+    if isinstance(tree, tuple):
+        return {"tuple": [_flatten(item, tensors, numbers, count) for item in tuple.__iter__(tree)]}
+    if isinstance(tree, dict):
+        pairs = dict.items(tree)
+        return {
+            "dict": [
+                [_flatten(key, tensors, None, count), _flatten(value, tensors, numbers, count)] for key, value in pairs
+            ]
+        }
+    if isinstance(tree, torch.dtype | torch.device):
+        return {type(tree).__name__: str(tree)}
+    raise TypeError(f"values of type {type(tree).__name__} cannot be passed to a kernel")
+
+
+def unflatten(form: Any, tensors: list[torch.Tensor]) -> Any:
+    """The tree of a form made by `flatten`."""
+    if not isinstance(form, dict):
+        return form
+    ((kind, value),) = form.items()
+    match kind:
+        case "tensor":
+            return tensors[value]
+        case "float":
+            return float.fromhex(value)
+        case "list":
+            return [unflatten(item, tensors) for item in value]
+        case "tuple":
+            return tuple(unflatten(item, tensors) for item in value)
+        case "dict":
+            return {unflatten(key, tensors): unflatten(item, tensors) for key, item in value}
+        case "dtype":
+            return DTYPES[value]
+        case "device":
+            return torch.device(value)
+    raise WireError(f"unknown form {kind!r}")
+
+
+def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The same tree with each tensor replaced."""
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    if isinstance(tree, tuple | list):
+        return type(tree)(map_tensors(item, function) for item in tree)
+    if isinstance(tree, dict):
+        return {key: map_tensors(item, function) for key, item in tree.items()}
+    return tree
+
+
+def normalised(form: Any) -> Any:
+    """A tree's form in which a list and a tuple are the same."""
+    if isinstance(form, dict):
+        return {"tuple" if key == "list" else key: normalised(value) for key, value in form.items()}
+    if isinstance(form, list):
+        return [normalised(item) for item in form]
+    return form
+
+
+def span_bytes(shape: list[int], stride: list[int], itemsize: int) -> int:
+    """Bytes from a tensor's first element to the end of its last, for non-negative strides; 0 for an empty tensor."""
+    if 0 in shape:
+        return 0
+    return (sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1) * itemsize
+
+
+def describe(tensor: torch.Tensor) -> dict[str, Any]:
+    """Where a tensor's memory is and how it is to be read. Of a subclass, which could lie or compute, only the name."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        name = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+        return {"type": name, "dtype": None, "shape": [], "stride": None, "device": None, "layout": None, "pointer": 0}
+    return {
+        "dtype": str(tensor.dtype),
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()) if tensor.layout == torch.strided else None,
+        "device": tensor.device.type,
+        "layout": str(tensor.layout),
+        "pointer": tensor.data_ptr() if tensor.layout == torch.strided else 0,
+        "type": type(tensor).__name__,
+    }
