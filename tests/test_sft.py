@@ -145,7 +145,7 @@ def test_an_overflow_of_float16_leaves_a_step_out_and_stops_nothing(tmp_path):
 
 def test_a_large_file_is_sealed_by_samples(tmp_path, monkeypatch):
     monkeypatch.setattr(seals, "LARGE", 1000)
-    monkeypatch.setattr(checkpoints, "SAMPLE", 16)
+    monkeypatch.setattr(seals, "SAMPLE", 16)
     checkpoint = tmp_path / "checkpoint-1"
     checkpoint.mkdir()
     weights = checkpoint / "model.safetensors"
