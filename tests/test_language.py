@@ -221,6 +221,25 @@ def test_no_layer_hides_behind_the_name_of_a_weight(name, rule):
     assert [each for each, _ in found("self.hidden(x)", init)] == [rule]
 
 
+def test_a_layer_may_be_kept_for_the_parameters_of_its_parts():
+    encoder = "self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2), 1)"
+    init = f"self.attention = nn.MultiheadAttention(4, 2)\n{encoder}"
+    assert found("mod.k(self.attention.out_proj.weight, self.encoder.layers[0].linear1.bias)", init) == []
+    for call in ("self.attention.out_proj(x)", "part = self.attention.out_proj\nout = part(x)"):
+        assert found(call, init), call
+    assert {rule for rule, _ in found("first = self.encoder.layers[0]\nout = first(x)", init)} == {"library_call"}
+
+
+def test_layers_may_share_a_parameter():
+    tie = "self.head = nn.Linear(3, 3)\nself.head.weight = {}"
+    assert found(init=tie.format("self.linear.weight")) == []
+    assert found(init=tie.format("nn.Parameter(torch.randn(3, 3))")) == []
+    for other in ("len", "self.linear.forward", "lambda x: x", "make(self.linear.weight)"):
+        rules = {rule for rule, _ in found(init=tie.format(other), before="def make(x):\n    return x")}
+        assert "patched_library" in rules, other
+    assert found(init="self.linear.forward = self.linear.weight")
+
+
 def test_an_import_that_only_dead_functions_use_is_left_over():
     before = "import time\ndef benchmark():\n    import numpy as np\n    return np.median([time.perf_counter()])\n"
     assert found(before=before) == []

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -79,6 +81,31 @@ def test_other_candidates_stand_before_one_is_measured(tmp_path: Path) -> None:
         for _ in range(3):
             with cores.measuring():
                 assert states(pid) == {"T"}
+
+
+def test_nothing_is_measured_while_a_process_gives_back_its_memory(tmp_path: Path) -> None:
+    cores = Cores(2, lock_file=str(tmp_path / "lock"))
+    begun, gone, order = threading.Event(), threading.Event(), []
+
+    def close() -> None:
+        begun.set()
+        gone.wait()
+        order.append("closed")
+
+    def measure() -> None:
+        with cores.measuring():
+            order.append("measured")
+
+    cores.close_later(close)
+    begun.wait()
+    measurement = threading.Thread(target=measure)
+    measurement.start()
+    while not cores._waiting:
+        time.sleep(0.001)
+    assert not order
+    gone.set()
+    measurement.join()
+    assert order == ["closed", "measured"]
 
 
 def test_what_computes_on_is_guilty_and_what_does_nothing_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -187,7 +187,10 @@ class Expressions(Definitions, ABC):
             self.flow.assign_if(base, Kind.OBJECT | Kind.CLASS, self._field(name), value)
             if not called and name in self._methods:
                 self._escape(self._methods[name])
-        if name not in self.own_attributes or name in vocabulary.DATA:
+        if name in vocabulary.PARTS:
+            self.flow.edge(base.own, value.own, Kind.LAYER)
+            self.flow.edge(base.own, value.held, Kind.LAYER)
+        elif name not in self.own_attributes or name in vocabulary.DATA:
             self._be_data(base, value)
         return value
 
@@ -235,6 +238,7 @@ class Expressions(Definitions, ABC):
                 for scope in scopes:
                     self.flow.assign(value, self._variable(scope, name))
             case ast.Attribute(attr=name):
+                self._value(target.value)
                 self.flow.assign(value, self._field(name))
                 self._check_own_name(target)
             case ast.Subscript():

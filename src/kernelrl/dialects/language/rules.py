@@ -132,6 +132,8 @@ _IN_RECORDS = Kind.DATA | Kind.MAPPING | Kind.OBJECT | Kind.NATIVE
 
 def _is_of_data(use: Use, kinds: Kind, may_compute: bool) -> bool:
     name, in_init = use.name, use.unit.context == "init"
+    if name in vocabulary.PARTS and kinds & Kind.LAYER and not use.called:
+        return True
     if name in vocabulary.DATA or (kinds == Kind.OBJECT and name in vocabulary.OF_MODULES):
         return True
     if in_init and (name in vocabulary.PACKING or name in ("apply", "@")):

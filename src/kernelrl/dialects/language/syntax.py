@@ -166,7 +166,7 @@ def _check_use_of_name(node: ast.Name, parent: ast.AST) -> Iterator[Violation]:
 
 
 def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation]:
-    if isinstance(node.ctx, ast.Load):
+    if isinstance(node.ctx, ast.Load) or _ties_parameter(node, parent):
         return
     if not (isinstance(node.value, ast.Name) and node.value.id == "self") or isinstance(node.ctx, ast.Del):
         instead = _INSTEAD.get(node.attr, "only attributes of self are assigned")
@@ -176,6 +176,22 @@ def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation
         yield violation("patched_library", node, f"assignment to self.{node.attr}, which is nn.Module's own")
     elif not isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Tuple | ast.List):
         yield violation("outside_language", node, f"self.{node.attr} is bound by a {type(parent).__name__}; assign it")
+
+
+def _ties_parameter(node: ast.Attribute, parent: ast.AST) -> bool:
+    """Whether a layer's parameter becomes another one's, or a new one, as in `self.head.weight = self.emb.weight`."""
+    match node, parent:
+        case (
+            ast.Attribute(value=ast.Attribute(value=ast.Name(id="self")), attr="weight" | "bias", ctx=ast.Store()),
+            ast.Assign(targets=[_], value=ast.Attribute(attr="weight" | "bias")),
+        ):
+            return True
+        case (
+            ast.Attribute(value=ast.Attribute(value=ast.Name(id="self")), attr="weight" | "bias", ctx=ast.Store()),
+            ast.Assign(targets=[_], value=ast.Call(func=ast.Attribute(value=ast.Name(id="nn"), attr="Parameter"))),
+        ):
+            return True
+    return False
 
 
 _INSTEAD = {

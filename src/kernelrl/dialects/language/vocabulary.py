@@ -80,7 +80,7 @@ INIT: dict[str, frozenset[str]] = {
     "torch": _words(
         "rand rand_like randn randn_like randint randperm arange linspace eye cat concat stack manual_seed normal sqrt "
         "exp log log2 rsqrt from_numpy sin cos tan sum mean abs mul add sub div pow outer ger triu tril meshgrid where "
-        "clamp square reciprocal cumsum cumprod kron flip repeat_interleave "
+        "clamp square reciprocal cumsum cumprod kron flip repeat_interleave norm "
         "hann_window hamming_window einsum matmul bmm minimum maximum bernoulli floor ceil round"
     ),
     "torch.nn": LAYERS,
@@ -151,9 +151,12 @@ _OF_LAYERS = _words(
     "lambd min_val max_val num_parameters approximate output_size return_indices ceil_mode count_include_pad "
     "divisor_override scale_factor mode align_corners upscale_factor start_dim end_dim margin reduction ignore_index "
     "label_smoothing delta blank full log_target swap num_heads embed_dim head_dim in_proj_weight in_proj_bias "
+    "q_proj_weight k_proj_weight v_proj_weight bias_k bias_v include_last_offset max_norm norm_type "
     "weight_ih weight_hh bias_ih bias_hh all_weights parameters named_parameters buffers named_buffers eval train "
     + " ".join(f"{start}{which}" for start in WEIGHTS_BY_NUMBER for which in WHICH_LAYERS)
 )
+PARTS = _words("out_proj self_attn multihead_attn linear1 linear2 norm norm1 norm2 norm3 layers encoder decoder")
+"""Attributes of the library's layers that are layers themselves, and are there for their parameters."""
 _OF_DEVICES = _words("multi_processor_count total_memory major minor name")
 DATA = _SHAPE | _VIEWS | _COPIES | _CONTAINERS | _OF_LAYERS | _OF_DEVICES
 """Attributes that any code may use, whatever they are taken from: none of them computes on tensors or runs a layer."""

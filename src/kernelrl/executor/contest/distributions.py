@@ -49,6 +49,8 @@ FEW_INTEGERS = 16
 """Of a range of so many integers random draws meet each."""
 SELDOM = 256
 """One element in so many, and at least one, is a number that matters where these are seldom."""
+BEYOND = 4
+"""Counts become about so many times as large as the largest one."""
 MIXED = 0.125
 """Share of the values that are numbers with which the task compares."""
 
@@ -277,6 +279,24 @@ def with_special(
         which = torch.randint(len(numbers), (len(rows),), generator=generator)
         rows[:, end] = torch.where(chosen, some[which], rows[:, end])
     return new
+
+
+def counts(name: Distribution, drawn: torch.Tensor, generator: torch.Generator, least: int) -> torch.Tensor | None:
+    """Other whole numbers in place of counts, of which there is no largest: some are beyond all that were drawn.
+
+    Args:
+        name: of the distribution.
+        drawn: whole numbers, of any dtype.
+        generator: source of randomness.
+        least: the smallest that may come.
+    """
+    whole = drawn.long()
+    if name not in ("normal", "uniform", "large"):
+        return redraw(name, whole, generator)
+    further = torch.randint(least, BEYOND * (int(whole.max()) + BEYOND), whole.shape, generator=generator)
+    if name == "large":
+        return further
+    return torch.where(torch.rand(whole.shape, generator=generator) < 0.5, further, whole)
 
 
 def below(high: float, dtype: torch.dtype) -> float:

@@ -24,6 +24,8 @@ _UNBOUNDED = tuple("randn randn_like normal normal_ exponential_ log_normal_ cau
 _UNIFORM = ("uniform", "uniform_")
 _INTEGERS = ("randint", "randint_like", "random_")
 _COINS = ("bernoulli", "bernoulli_")
+_COUNTS = {"poisson": 0, "binomial": 0, "geometric": 1, "geometric_": 1}
+"""Operators that draw whole numbers, with the smallest; a largest has only `binomial`, which is told it."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
                 self.plain.begin(drawn, self.num_drawn, support)
             return drawn
         new = self._redraw(self._distribution, name, drawn, support)
+        if name == "binomial" and new is not None:
+            new = torch.minimum(new.to(drawn.dtype), args[0])
         if new is not None:
             self.num_redrawn += name not in _COINS or self._distribution in distributions.PATTERNED
             drawn.copy_(new)
@@ -115,6 +119,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             return redraw(distribution, drawn, self._generator)
         if name in _COINS:
             return distributions.with_even_rows(drawn, self._generator, 0.0, 1.0) if self._further.rows else None
+        if name in _COUNTS:
+            return distributions.counts(distribution, drawn, self._generator, _COUNTS[name])
         if name in _INTEGERS:
             return self._redraw_integers(distribution, drawn, support)
         if name in _UNIT + _UNBOUNDED + _UNIFORM:

@@ -43,6 +43,10 @@ _NORMS = {"embedding_renorm": (2, 3, None), "renorm": (3, 1, 2)}
 """Operators that limit the norms of slices: the places of limit, order and dimension (None: the first one)."""
 _SLOPES = ("_prelu_kernel", "prelu")
 _CONVERTS = ("_to_copy", "copy")
+_ROUNDS = frozenset("round floor ceil trunc frac fmod remainder floor_divide".split())
+_QUANTIZES = "fake_quantize"
+_STEPS = [number / 2**power for power in range(5) for number in range(-7, 8) if power == 0 or number % 2]
+"""Whole numbers, halves, quarters, eighths and sixteenths near zero: what rounds jumps there, scaled or not."""
 MOST = 64
 """Numbers of each kind that are kept."""
 GRID, LARGEST = 1024.0, 1024.0
@@ -77,7 +81,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._floats: set[float] = set()
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
-        self._makes_places = self._masks_far = self._sums_long = False
+        self._makes_places = self._masks_far = self._sums_long = self._rounds = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -106,7 +110,9 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._masks_far |= any(FAR <= abs(number) < math.inf for number in _numbers(given))
         self._masks_far |= name.startswith(_ATTENTION)
         if values.is_floating_point():
-            self._makes_places |= name in _PLACES or (name in _CONVERTS and _is_integer(result))
+            converts = name in _CONVERTS and _is_integer(result)
+            self._makes_places |= name in _PLACES or converts
+            self._rounds |= name in _ROUNDS or converts or name.startswith(_QUANTIZES) or "rounding_mode" in kwargs
         return result
 
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, result: Any) -> None:
@@ -158,7 +164,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         are slopes below zero.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
-        numbers = {"floats": sorted(self._floats)[:MOST], "integers": sorted(integers)}
+        floats = {*sorted(self._floats)[:MOST], *(_STEPS if self._rounds else ())}
+        numbers = {"floats": sorted(floats), "integers": sorted(integers)}
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
         respected = {"makes_places": self._makes_places, "masks_far": self._masks_far, "sums_long": self._sums_long}
         return numbers | respected | parameters

@@ -185,7 +185,7 @@ class References:
                 del self._entries[key], self._users[key], self._starting[key], self._told[key]
                 if isinstance(entry, Reference):
                     total -= entry.num_bytes
-                    entry.close()
+                    self._cores.close_later(entry.close)
                     _LIBC.malloc_trim(0)  # else the C library keeps what its cases took
 
 

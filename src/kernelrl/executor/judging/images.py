@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -155,10 +155,19 @@ class Images:
             return {"floats": compared["floats"], "integers": compared["integers"], "beyond": beyond}
         return {}
 
-    def draw(self, draw: Draw, shape: Shape) -> torch.Tensor | None:
-        """The inputs of a draw; None: the distribution does not apply to this task."""
+    def draw(self, draw: Draw, shape: Shape) -> tuple[torch.Tensor, Shape] | None:
+        """The inputs of a draw, with the shape that has its numbers: those that the task passes beside its tensors.
+
+        None: the distribution does not apply to this task.
+        """
         drawn = self._own.ask(self.question(draw, shape.sizes))
-        image = self.of(shape.layout, drawn)
+        if not shape.numbers_vary and drawn["done"] != shape.layout["form"]:
+            shape = replace(shape, layout=shape.layout | {"form": drawn["done"]})
+        image = self._finish(draw, shape, drawn, self.of(shape.layout, drawn))
+        return None if image is None else (image, shape)
+
+    def _finish(self, draw: Draw, shape: Shape, drawn: dict[str, Any], image: torch.Tensor) -> torch.Tensor | None:
+        """Vary what the task makes constant or equal; see `draw`."""
         generator = torch.Generator().manual_seed(self._seeds.of(draw, "values"))
         if draw.distribution != "task":
             if self.draws_nothing or not drawn["num_drawn"]:

@@ -113,7 +113,7 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
 
 
 def with_other_numbers(form: Any, chooser: random.Random, zeros: bool) -> Any:
-    """A form (see `wire.flatten`) in which finite floating-point numbers are up to a half larger or smaller.
+    """A form (see `trees.flatten`) in which finite floating-point numbers are up to a half larger or smaller.
 
     With `zeros`, zeros become numbers between 0.05 and 0.5 (a share, a smoothing); without, they stay.
     """

@@ -113,7 +113,7 @@ def judge(
             raise blame(error, process, found) from error
         finally:
             found.log = process.log_tail()
-            process.close_later()
+            cores.close_later(process.close)
         if settings.sanitize and settings.device == "cpu":
             look_again(match)
         if profile is not None:

@@ -327,7 +327,7 @@ class Reference:
         """
         if case.draw in self._settled:
             return self._settled[case.draw]
-        made, reliable = self._make_case(case.draw, case.image)
+        made, reliable = self._make_case(case.draw, case)
         assert made is not None
         expected = made.expected if reliable or case.draw.distribution == "task" else None
         if expected is None:  # of what is rare no further calls: what is not checked must be few of those that count
@@ -382,18 +382,18 @@ class Reference:
             return None
         return case if reliable else None
 
-    def _make_case(self, draw: Draw, image: torch.Tensor | None = None) -> tuple[Case | None, bool]:
+    def _make_case(self, draw: Draw, drawn: Case | None = None) -> tuple[Case | None, bool]:
         """A case, and whether the reference in its own precision is well within its bounds.
 
         It is not where it makes NaN or infinity of the draw, and none of the task's own inputs.
 
         Args:
             draw: of the inputs.
-            image: the inputs, where they were drawn before.
+            drawn: has the inputs, where they were drawn before.
         """
         hidden = draw.distribution != "task"
         rounds = [not each for each in self._find_selected()] if hidden else []  # first: it may take other parameters
-        if (run := self._run(draw, image)) is None:
+        if (run := self._run(draw, drawn)) is None:
             return None, False
         case, outputs = run
         rounds += [False] * (len(outputs) - len(rounds))
@@ -401,25 +401,29 @@ class Reference:
         reliable = all(item.reliable for item in expected) and find_not_finite(outputs) <= self.habits.not_finite
         return replace(case, expected=expected), reliable
 
-    def _run(self, draw: Draw, image: torch.Tensor | None = None) -> tuple[Case, list[torch.Tensor]] | None:
+    def _run(self, draw: Draw, drawn: Case | None = None) -> tuple[Case, list[torch.Tensor]] | None:
         """Inputs (see `_make_case`), and the reference's outputs on them, with what it makes of those that it changes.
 
         None: the distribution does not apply to this task.
         """
-        own, shape = self._own, self.shapes[draw.shape]
-        if image is None and self.habits.bears(draw.distribution):
-            image = self._images.draw(draw, shape)
-        if image is None:
+        own = self._own
+        inputs = None
+        if drawn is not None:
+            inputs = drawn.image, drawn.shape
+        elif self.habits.bears(draw.distribution):
+            inputs = self._images.draw(draw, self.shapes[draw.shape])
+        if inputs is None:
             return None
+        image, shape = inputs
         self.parameters.take(draw.parameters)
         native = own.call(shape.layout, image)
         if trees.normalised(native["done"]) != shape.form:
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
         outputs = own.outputs(native)
         changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})
-        inputs = own.arena.inputs(shape.layout) if changed else []
+        after = own.arena.inputs(shape.layout) if changed else []
         case = Case(draw, shape, image, native["tensors"], [], changed, None)
-        return case, outputs + [inputs[index] for index in changed]
+        return case, outputs + [after[index] for index in changed]
 
     @property
     def num_bytes(self) -> int:

@@ -78,5 +78,5 @@ def _run_with_other_threads(match: Match) -> None:
                 ) from None
             return
         finally:
-            process.close_later()
+            cores.close_later(process.close)
     match.found.checks.append("threads")

@@ -18,7 +18,6 @@ import shutil
 import signal
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -142,10 +141,6 @@ class Process:
         self._log.close()
         self.note.close()
         self._scratch.cleanup()
-
-    def close_later(self) -> None:
-        """Close it in a thread of its own, and go on."""
-        threading.Thread(target=self.close, daemon=True, name="closing").start()
 
     def offer_module(self, built: Path, name: str, shared: bool = False) -> Path:
         """Let the process load a native module, which lies where it cannot write. Returns the path.
