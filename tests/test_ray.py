@@ -31,12 +31,33 @@ from kernelrl.verdict import Verdict
 from warm import Server
 
 ray = pytest.importorskip("ray")
+from ray._private import services  # noqa: E402
 from ray.autoscaler.v2.sdk import get_cluster_resource_state  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
 pytestmark = pytest.mark.cluster
 
 QUICK = {"trials": 1, "distributions": [], "timing": False, "verdict_cache": False, "run_timeout_s": 20.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> Iterator[None]:
+    """Ray gives a node 30 seconds to start: here each of its questions for the node waits for longer."""
+    ask = services.get_node
+
+    def ask_until_it_is_there(*arguments: Any) -> Any:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return ask(*arguments)
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(services, "get_node", ask_until_it_is_there)
+        yield
 
 
 def start_cluster(**node: Any) -> Cluster:
