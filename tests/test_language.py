@@ -234,10 +234,16 @@ def test_layers_may_share_a_parameter():
     tie = "self.head = nn.Linear(3, 3)\nself.head.weight = {}"
     assert found(init=tie.format("self.linear.weight")) == []
     assert found(init=tie.format("nn.Parameter(torch.randn(3, 3))")) == []
-    for other in ("len", "self.linear.forward", "lambda x: x", "make(self.linear.weight)"):
+    for other in ("len", "self.linear.forward", "lambda x: x", "make"):
         rules = {rule for rule, _ in found(init=tie.format(other), before="def make(x):\n    return x")}
         assert "patched_library" in rules, other
     assert found(init="self.linear.forward = self.linear.weight")
+    assert found("self.linear.weight = self.linear.bias")
+    for other in ("nn.Linear(3, 3)", "nn.Sequential(self.linear)", "mod"):
+        hidden = f"self.weight = {other}\nself.act = nn.ReLU()\nself.act.weight = self.weight"
+        assert found("out = self.act.weight(x)", hidden), other
+    for base in ("torch.zeros(3)", "mod", "[self.linear]"):
+        assert found(init=f"self.kept = {base}\nself.kept.weight = self.linear.weight"), base
 
 
 def test_an_import_that_only_dead_functions_use_is_left_over():

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from kernelrl.executor.processes import standing
 from kernelrl.executor.processes.cores import Cores
+from kernelrl.executor.processes.process import Process
 from kernelrl.executor.processes.standing import StillRuns, cpu_s, stands, wait_until_it_stands
 
 POPULATES = """
@@ -85,27 +87,36 @@ def test_other_candidates_stand_before_one_is_measured(tmp_path: Path) -> None:
 
 def test_nothing_is_measured_while_a_process_gives_back_its_memory(tmp_path: Path) -> None:
     cores = Cores(2, lock_file=str(tmp_path / "lock"))
-    begun, gone, order = threading.Event(), threading.Event(), []
+    order: list[str] = []
+    dying, gone = threading.Event(), threading.Event()
 
-    def close() -> None:
-        begun.set()
-        gone.wait()
-        order.append("closed")
+    class Ending:
+        def halt(self) -> None:
+            order.append("halted")
+
+        def kill(self) -> None:
+            dying.set()
+            gone.wait()
+            order.append("killed")
+
+        def close(self) -> None:
+            pass
 
     def measure() -> None:
         with cores.measuring():
             order.append("measured")
 
-    cores.close_later(close)
-    begun.wait()
+    cores.close_later(cast(Process, Ending()))
+    assert order == ["halted"]
+    dying.wait()
     measurement = threading.Thread(target=measure)
     measurement.start()
     while not cores._waiting:
         time.sleep(0.001)
-    assert not order
+    assert order == ["halted"]
     gone.set()
     measurement.join()
-    assert order == ["closed", "measured"]
+    assert order == ["halted", "killed", "measured"]
 
 
 def test_what_computes_on_is_guilty_and_what_does_nothing_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

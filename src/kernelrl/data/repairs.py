@@ -138,7 +138,7 @@ def _shuffled(row: Row, seed: int) -> Iterator[Change]:
 
 
 def _second_turn(cfg: DictConfig, task: Task, row: Row, change: Change, id: str, verdict: Verdict) -> Row:
-    """A row of `sft_train.parquet` but for what all rows of a data set have (`build.sft_row`)."""
+    """A row of `sft_train.parquet` but for what all rows of a data set have (`rows.sft_row`)."""
     prompt = build_prompt(task, row["dialect"], cfg.prompt.style)
     text = row["completion"].replace(row["kernel"], change.source)
     attempt = Attempt(Draft(id, Question(prompt), Answer(text=text)), Completion.parse(text), verdict)

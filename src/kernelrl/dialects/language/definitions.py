@@ -89,6 +89,8 @@ class Definitions:
         self.libraries: list[Use] = []
         self.attributes: list[Use] = []
         self.calls: list[Use] = []
+        self.ties: list[tuple[Use, Value]] = []
+        """Attributes of others than `self` that are assigned, and to what."""
         self.kernels: list[ast.FunctionDef] = []
         self.violations: list[Violation] = []
         self.classes: dict[str, ast.ClassDef] = {

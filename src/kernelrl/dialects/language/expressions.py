@@ -238,7 +238,8 @@ class Expressions(Definitions, ABC):
                 for scope in scopes:
                     self.flow.assign(value, self._variable(scope, name))
             case ast.Attribute(attr=name):
-                self._value(target.value)
+                if not isinstance(target.value, ast.Name):
+                    self.ties.append((Use(target, self._unit, name, self._value(target.value)), value))
                 self.flow.assign(value, self._field(name))
                 self._check_own_name(target)
             case ast.Subscript():

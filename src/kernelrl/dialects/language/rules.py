@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import Use
-from kernelrl.dialects.language.flow import CALLABLE, Kind
+from kernelrl.dialects.language.flow import CALLABLE, Kind, Value
 from kernelrl.dialects.language.meaning import Meaning
 from kernelrl.dialects.language.names import violation
 from kernelrl.verdict import Violation
@@ -26,6 +26,18 @@ def find_uses(meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
         yield from _check_attribute(use, meaning, may_compute)
     for use in meaning.calls:
         yield from _check_call(use, meaning, may_compute)
+    for use, value in meaning.ties:
+        yield from _check_tie(use, value, meaning)
+
+
+def _check_tie(use: Use, value: Value, meaning: Meaning) -> Iterator[Violation]:
+    """A layer of the library's may be given another parameter in `__init__`, and nothing that could be called."""
+    assert use.value is not None
+    kinds = meaning.flow.kinds
+    context, given = use.unit.context, kinds(value.own) | kinds(value.held)
+    if context != "dead" and (context, kinds(use.value.own), given) != ("init", Kind.LAYER, Kind.DATA):
+        evidence = f"assignment to ….{use.name}: in __init__ a layer gets another one's, or an nn.Parameter"
+        yield violation("patched_library", use.node, evidence)
 
 
 def _check_library(use: Use, may_compute: bool) -> Iterator[Violation]:

@@ -179,18 +179,10 @@ def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation
 
 
 def _ties_parameter(node: ast.Attribute, parent: ast.AST) -> bool:
-    """Whether a layer's parameter becomes another one's, or a new one, as in `self.head.weight = self.emb.weight`."""
+    """Whether a layer's parameter is replaced (`self.head.weight = self.emb.weight`): `rules.py` says by what."""
     match node, parent:
-        case (
-            ast.Attribute(value=ast.Attribute(value=ast.Name(id="self")), attr="weight" | "bias", ctx=ast.Store()),
-            ast.Assign(targets=[_], value=ast.Attribute(attr="weight" | "bias")),
-        ):
-            return True
-        case (
-            ast.Attribute(value=ast.Attribute(value=ast.Name(id="self")), attr="weight" | "bias", ctx=ast.Store()),
-            ast.Assign(targets=[_], value=ast.Call(func=ast.Attribute(value=ast.Name(id="nn"), attr="Parameter"))),
-        ):
-            return True
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self")), attr="weight" | "bias"), ast.Assign():
+            return isinstance(node.ctx, ast.Store)
     return False
 
 

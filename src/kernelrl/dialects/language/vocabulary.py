@@ -156,7 +156,7 @@ _OF_LAYERS = _words(
     + " ".join(f"{start}{which}" for start in WEIGHTS_BY_NUMBER for which in WHICH_LAYERS)
 )
 PARTS = _words("out_proj self_attn multihead_attn linear1 linear2 norm norm1 norm2 norm3 layers encoder decoder")
-"""Attributes of the library's layers that are layers themselves, and are there for their parameters."""
+"""Attributes of the library's layers that are layers themselves."""
 _OF_DEVICES = _words("multi_processor_count total_memory major minor name")
 DATA = _SHAPE | _VIEWS | _COPIES | _CONTAINERS | _OF_LAYERS | _OF_DEVICES
 """Attributes that any code may use, whatever they are taken from: none of them computes on tensors or runs a layer."""

@@ -307,7 +307,8 @@ class Contestant:
         plain = drawing.plain.reach(self.held[-1])
         self.ranges |= drawing.ranges
         numbers = {"num_drawn": drawing.num_drawn, "num_redrawn": drawing.num_redrawn}
-        return report | numbers | {"plain": plain, "draws_integers": bool(drawing.ranges)}
+        kinds = {"draws_integers": bool(drawing.ranges), "draws_counts": drawing.draws_counts}
+        return report | numbers | kinds | {"plain": plain}
 
     def do_demand(self, seeds: list[int], parameters: bool, budget_s: float) -> dict[str, Any]:
         """What every program that does this task must read and compute, see `demand`."""

@@ -2,8 +2,8 @@
 
 Each takes the values of one draw and returns others, or None where it does not apply. The new values stay in the range
 of the operator that drew them; where that is not known, in the support of the values (non-negative ones stay so, and so
-do those in [0, 1]), and integers in their range, so that an index stays an index. Whether the reference is
-well-behaved on them is found out by running it.
+do those in [0, 1]), and integers in their range, so that an index stays an index; counts alone may become larger.
+Whether the reference is well-behaved on them is found out by running it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FEW_INTEGERS = 16
 SELDOM = 256
 """One element in so many, and at least one, is a number that matters where these are seldom."""
 BEYOND = 4
-"""Counts become about so many times as large as the largest one."""
+"""Counts are below so many times the largest one and as much as that, times as many."""
 MIXED = 0.125
 """Share of the values that are numbers with which the task compares."""
 
@@ -281,22 +281,33 @@ def with_special(
     return new
 
 
-def counts(name: Distribution, drawn: torch.Tensor, generator: torch.Generator, least: int) -> torch.Tensor | None:
+def counts(drawn: torch.Tensor, generator: torch.Generator, least: int, mixed: bool) -> torch.Tensor | None:
     """Other whole numbers in place of counts, of which there is no largest: some are beyond all that were drawn.
 
     Args:
-        name: of the distribution.
         drawn: whole numbers, of any dtype.
         generator: source of randomness.
         least: the smallest that may come.
+        mixed: half of the numbers stay.
     """
     whole = drawn.long()
-    if name not in ("normal", "uniform", "large"):
-        return redraw(name, whole, generator)
-    further = torch.randint(least, BEYOND * (int(whole.max()) + BEYOND), whole.shape, generator=generator)
-    if name == "large":
-        return further
-    return torch.where(torch.rand(whole.shape, generator=generator) < 0.5, further, whole)
+    limits = torch.finfo(drawn.dtype) if drawn.is_floating_point() else torch.iinfo(drawn.dtype)
+    end = min(BEYOND * (int(whole.max()) + BEYOND), int(limits.max))
+    if end <= least or int(whole.min()) < least:  # they were no counts, or have left their dtype
+        return None
+    further = torch.randint(least, end, whole.shape, generator=generator)
+    return torch.where(torch.rand(whole.shape, generator=generator) < 0.5, further, whole) if mixed else further
+
+
+def shares(name: Distribution, drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+    """Other positive shares of one along the last dimension, as a Dirichlet distribution gives them."""
+    if name in SPREADS:
+        logits = torch.randn(drawn.shape, generator=generator, dtype=torch.float64) * SPREADS[name]
+        return logits.softmax(-1).to(drawn.dtype).clamp_min(torch.finfo(drawn.dtype).tiny)
+    if name in NOT_FINITE or (new := redraw(name, drawn, generator, (0.0, 1.0))) is None:
+        return None
+    new = new.clamp_min(torch.finfo(new.dtype).tiny)
+    return new / new.sum(-1, keepdim=True)
 
 
 def below(high: float, dtype: torch.dtype) -> float:
@@ -466,6 +477,10 @@ MIXES: dict[str, Literal["often", "seldom"]] = {
     "spike": "seldom",
 }
 """Those in which integers hold numbers that matter to the reference, and how often."""
+SPREADS = {"normal": 1.0, "large": 4.0, "wide": 16.0}
+"""Those in which shares of one are as uneven as a softmax of normal numbers of this size makes them."""
+COUNTED = ("normal", "uniform", "large")
+"""Those in which counts may be larger than any that were drawn."""
 WILD = ("uniform", "tiny")
 """Those that may hold values far from zero, or outliers at the end."""
 NOT_FINITE = ("nan", "infinite")

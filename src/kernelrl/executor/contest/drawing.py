@@ -22,7 +22,7 @@ from kernelrl.executor.contest.plain_draws import PlainDraws, Range
 _UNIT = ("rand", "rand_like")
 _UNBOUNDED = tuple("randn randn_like normal normal_ exponential_ log_normal_ cauchy_ _standard_gamma".split())
 _UNIFORM = ("uniform", "uniform_")
-_INTEGERS = ("randint", "randint_like", "random_")
+_INTEGERS = ("randint", "randint_like", "random_", "multinomial")
 _COINS = ("bernoulli", "bernoulli_")
 _COUNTS = {"poisson": 0, "binomial": 0, "geometric": 1, "geometric_": 1}
 """Operators that draw whole numbers, with the smallest; a largest has only `binomial`, which is told it."""
@@ -46,6 +46,8 @@ class Further:
     """Where no interval is drawn from, values are far from zero, with one sign along most dimensions."""
     not_finite: bool = False
     """What is rare may be NaN or infinite."""
+    counts: bool = False
+    """Some counts are larger than any that were drawn."""
     rows: bool = False
     """Some rows are all zero, of masks all false or all true."""
 
@@ -77,6 +79,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         """Of draws from an interval, in a run on the task's own distribution."""
         self.ranges: set[tuple[int, int]] = set()
         """From which integers were drawn."""
+        self.draws_counts = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -95,6 +98,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         support = _support(name, func, args, kwargs)
         if support is not None and name in _INTEGERS:
             self.ranges.add((int(support[0]), int(support[1])))
+        self.draws_counts |= name in _COUNTS
         if self._distribution == "task":
             if support is not None and drawn.is_floating_point():
                 self.plain.begin(drawn, self.num_drawn, support)
@@ -120,7 +124,13 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         if name in _COINS:
             return distributions.with_even_rows(drawn, self._generator, 0.0, 1.0) if self._further.rows else None
         if name in _COUNTS:
-            return distributions.counts(distribution, drawn, self._generator, _COUNTS[name])
+            if self._further.counts:
+                return distributions.counts(drawn, self._generator, _COUNTS[name], mixed=distribution != "large")
+            return redraw(distribution, drawn.long(), self._generator)
+        if name == "_sample_dirichlet":
+            return distributions.shares(distribution, drawn, self._generator)
+        if name == "multinomial" and support is None:
+            return None
         if name in _INTEGERS:
             return self._redraw_integers(distribution, drawn, support)
         if name in _UNIT + _UNBOUNDED + _UNIFORM:
@@ -206,6 +216,8 @@ def _support(name: str, func: Any, args: Any, kwargs: Any) -> Range | None:
         low = args[1] if len(args) > 1 else kwargs.get("from", 0.0)
         high = args[2] if len(args) > 2 else kwargs.get("to", 1.0)
         return float(low), float(high)
+    if name == "multinomial" and len(args) > 2 and args[2] and bool((args[0] > 0).all()):  # with replacement
+        return 0, args[0].shape[-1]
     if name in ("randint", "randint_like"):
         first = args[name == "randint_like" :]
         return (first[0], first[1]) if func._overloadname.startswith("low") else (0, first[0])

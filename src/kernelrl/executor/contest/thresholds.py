@@ -45,7 +45,7 @@ _SLOPES = ("_prelu_kernel", "prelu")
 _CONVERTS = ("_to_copy", "copy")
 _ROUNDS = frozenset("round floor ceil trunc frac fmod remainder floor_divide".split())
 _QUANTIZES = "fake_quantize"
-_STEPS = [number / 2**power for power in range(5) for number in range(-7, 8) if power == 0 or number % 2]
+_JUMPS = [number / 2**power for power in range(5) for number in range(-7, 8) if power == 0 or number % 2]
 """Whole numbers, halves, quarters, eighths and sixteenths near zero: what rounds jumps there, scaled or not."""
 MOST = 64
 """Numbers of each kind that are kept."""
@@ -112,7 +112,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         if values.is_floating_point():
             converts = name in _CONVERTS and _is_integer(result)
             self._makes_places |= name in _PLACES or converts
-            self._rounds |= name in _ROUNDS or converts or name.startswith(_QUANTIZES) or "rounding_mode" in kwargs
+            quantizes = name.startswith(_QUANTIZES) or kwargs.get("rounding_mode") is not None
+            self._rounds |= name in _ROUNDS or converts or quantizes
         return result
 
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, result: Any) -> None:
@@ -164,8 +165,10 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         are slopes below zero.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
-        floats = {*sorted(self._floats)[:MOST], *(_STEPS if self._rounds else ())}
-        numbers = {"floats": sorted(floats), "integers": sorted(integers)}
+        floats = sorted(self._floats)[:MOST]
+        if self._rounds:
+            floats = floats * max(1, len(_JUMPS) // max(1, len(floats))) + _JUMPS  # about as many of either come
+        numbers = {"floats": floats, "integers": sorted(integers)}
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
         respected = {"makes_places": self._makes_places, "masks_far": self._masks_far, "sums_long": self._sums_long}
         return numbers | respected | parameters

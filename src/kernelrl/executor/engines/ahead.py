@@ -61,7 +61,7 @@ def build_ahead(
         except (ProcessFailure, BadUnit):
             pass
         finally:
-            process.close()
+            cores.close_later(process)
     return found.verdict(request, settings, "not_run", "Built ahead, not run.", time.monotonic() - started)
 
 

@@ -185,8 +185,12 @@ class References:
                 del self._entries[key], self._users[key], self._starting[key], self._told[key]
                 if isinstance(entry, Reference):
                     total -= entry.num_bytes
-                    self._cores.close_later(entry.close)
-                    _LIBC.malloc_trim(0)  # else the C library keeps what its cases took
+                    threading.Thread(target=_end, args=(entry,), daemon=True, name="closing").start()
+
+
+def _end(reference: Reference) -> None:
+    reference.close()
+    _LIBC.malloc_trim(0)  # else the C library keeps what its cases took
 
 
 class Spares:

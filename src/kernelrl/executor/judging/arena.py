@@ -25,7 +25,8 @@ _LIBC.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
 @dataclass(frozen=True)
 class Shape:
-    """Inputs of one size: where they lie in the arena, and the outputs' form and description."""
+    """Inputs of one size, with the numbers beside the tensors that one draw of them has, if the task draws these: where
+    they lie in the arena, and the outputs' form and description."""
 
     sizes: dict[str, int]
     """Values of the task's module-level constants; empty for the shape that the task shows."""

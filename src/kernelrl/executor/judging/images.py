@@ -13,7 +13,7 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
-from kernelrl.executor.contest.distributions import LEAVING, MIXES, RARE, Variation
+from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE, Variation
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
@@ -78,8 +78,14 @@ class Images:
         """Distributions that hold nothing more, because the reference does not bear it."""
         self.mixes_integers = False
         """Integers that are drawn hold numbers that matter, and the ends of their range, in further distributions."""
+        self.draws_counts = False
+        """The task draws whole numbers of which there is no largest."""
+        self.uncounted: set[Distribution] = set()
+        """Distributions in which these are no larger, because the reference does not bear it."""
         self.unmixed: set[Distribution] = set()
         """Distributions in which they do not, because the reference does not bear it."""
+        self.draws_numbers = False
+        """Draws have had other numbers, or what else the task passes beside its tensors."""
         self._foreign: list[bool] = []
         self._minds_not_finite = False
 
@@ -100,6 +106,7 @@ class Images:
         plain: list[tuple[int, float]],
         thresholds: dict[str, Any],
         mixes_integers: bool,
+        draws_counts: bool,
         minds_not_finite: bool,
     ) -> None:
         """From now on hidden distributions hold more than the task's own draws do.
@@ -108,9 +115,11 @@ class Images:
             plain: draws whose values are inputs as they are, see `PlainDraws.reach`.
             thresholds: what the reference compares its data with, see `Thresholds.found`.
             mixes_integers: integers are drawn from a range, and any number of equal ones is no matter.
+            draws_counts: whole numbers are drawn of which there is no largest.
             minds_not_finite: the task says what becomes of NaN or infinity.
         """
         self.mixes_integers = mixes_integers
+        self.draws_counts = draws_counts
         self._minds_not_finite = minds_not_finite
         self.thresholds = thresholds
         self.plain = [] if _UNFOLLOWED.search(self._own.task.source) else plain
@@ -121,6 +130,7 @@ class Images:
         self.firm.clear()
         self.kept.clear()
         self.tame.clear()
+        self.uncounted.clear()
         self.unmixed.clear()
         self.near.clear()
 
@@ -129,7 +139,9 @@ class Images:
         compared = self.thresholds
         if compared is None or distribution in self.near:
             return {}
-        return self._mixed(distribution) | self._floats(distribution, compared)
+        counted = self.draws_counts and distribution in COUNTED and distribution not in self.uncounted
+        further = self._mixed(distribution) | self._floats(distribution, compared)
+        return further | {"counts": True} if counted and not compared["makes_places"] else further
 
     def _mixed(self, distribution: str) -> dict[str, Any]:
         """Which integers come how often."""
@@ -163,6 +175,7 @@ class Images:
         drawn = self._own.ask(self.question(draw, shape.sizes))
         if not shape.numbers_vary and drawn["done"] != shape.layout["form"]:
             shape = replace(shape, layout=shape.layout | {"form": drawn["done"]})
+            self.draws_numbers = True
         image = self._finish(draw, shape, drawn, self.of(shape.layout, drawn))
         return None if image is None else (image, shape)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest.distributions import LEAVING, MIXES, WILD, Variation, variations
+from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, WILD, Variation, variations
 from kernelrl.executor.judging.arena import Draw, span_of, view
 from kernelrl.executor.judging.images import Copies, Images, find_copies
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
@@ -87,10 +87,14 @@ def find_apart(
 def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]) -> None:
     """Find out with how much less beside a hidden distribution the reference is reliable, which it is not with all.
 
-    Integers that matter are left out first, then values far from zero and outliers. Where draws leave their interval,
-    each is tried alone, and those that it bears together; otherwise, and where it does not bear these, the
-    distribution holds nothing more.
+    Counts beyond those that were drawn are left out first, then integers that matter, then values far from zero and
+    outliers. Where draws leave their interval, each is tried alone, and those that it bears together; otherwise, and
+    where it does not bear these, the distribution holds nothing more.
     """
+    if images.draws_counts and distribution in COUNTED:
+        images.uncounted.add(distribution)
+        if bears():
+            return
     if images.mixes_integers and distribution in MIXES:
         images.unmixed.add(distribution)
         if bears():

@@ -113,7 +113,7 @@ def judge(
             raise blame(error, process, found) from error
         finally:
             found.log = process.log_tail()
-            cores.close_later(process.close)
+            cores.close_later(process)
         if settings.sanitize and settings.device == "cpu":
             look_again(match)
         if profile is not None:

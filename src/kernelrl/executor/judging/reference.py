@@ -107,11 +107,12 @@ class Reference:
         sizes = [{}, *self.seeds.hidden_sizes()]
         first: list[tuple[dict[str, Any], torch.Tensor]] = []
         plain: list[tuple[int, float]] = []
-        draws_integers = False
+        draws_integers = draws_counts = False
         for index, each in enumerate(sizes):
             drawn = own.ask(images.question(Draw(0, shape=index), each))
             plain = plain if first else [(number, factor) for number, factor in drawn["plain"]]
             draws_integers |= drawn["draws_integers"]
+            draws_counts |= drawn["draws_counts"]
             layout = images.lay_out(drawn)
             first.append((layout, images.of(layout, drawn)))
         self.arena_bytes = max(layout["size"] for layout, _ in first) + BEHIND
@@ -130,7 +131,11 @@ class Reference:
             images.copies = find_apart(images, attempts.bears, image, layout)
             ties_are_open = self.habits.unstable and not self.habits.sorts
             images.learn(
-                plain, self.habits.thresholds, draws_integers and not ties_are_open, self.habits.minds_not_finite
+                plain,
+                self.habits.thresholds,
+                draws_integers and not ties_are_open,
+                draws_counts,
+                self.habits.minds_not_finite,
             )
             self.parameters.learn(self.habits.thresholds)
         self.parameters_vary = self._try_parameters(attempts)
@@ -141,16 +146,20 @@ class Reference:
         """Call it on the first inputs of one size; the task's own size is the first."""
         own, is_first = self._own, not self.shapes
         native = own.call(layout, image, filled=True, recorded=is_first, compared=is_first)
-        outputs = native["tensors"]
-        self._check_outputs(outputs)
+        self._check_outputs(native["tensors"])
         own.arena.outputs(native, own.ask)
-        fresh = [own.arena.is_of_the_call(described) for described in outputs]
         if is_first:  # on other inputs some of these may stay as they are, where a step is less than a unit
             self._changes = own.arena.changed(image, layout)
-        form = trees.normalised(native["done"])
-        self.shapes.append(Shape(sizes, layout, form, outputs, fresh, overlapping(outputs)))
+        self.shapes.append(self._shape_of(sizes, layout, native))
         if is_first:
             self.habits = learn_habits(own, native, layout, image)
+
+    def _shape_of(self, sizes: dict[str, int], layout: dict[str, Any], native: dict[str, Any]) -> Shape:
+        """The shape of inputs with which the call has just given that answer."""
+        outputs = native["tensors"]
+        self._check_outputs(outputs)
+        fresh = [self._own.arena.is_of_the_call(described) for described in outputs]
+        return Shape(sizes, layout, trees.normalised(native["done"]), outputs, fresh, overlapping(outputs))
 
     def _vary_numbers(self, attempts: Attempts) -> None:
         """Add a call with other numbers where the task passes some beside its tensors, if the reference bears it."""
@@ -300,7 +309,7 @@ class Reference:
         case = self._cases.get(draw)
         if case is None and (run := self._run(draw)) is not None:
             case, outputs = run
-            selected = self._find_selected() + [False] * len(case.changed)
+            selected = self._find_selected() + [False] * len(outputs)
             before = befores(case, outputs)
             near = [compare.Near.to(*each) for each in zip(outputs, repeat(self.task), selected, before, strict=False)]
             case = replace(case, near=near)
@@ -396,7 +405,7 @@ class Reference:
         if (run := self._run(draw, drawn)) is None:
             return None, False
         case, outputs = run
-        rounds += [False] * (len(outputs) - len(rounds))
+        rounds = [*rounds, *[False] * len(outputs)][: len(outputs)]
         expected = expect(self._own, case, outputs, rounds)
         reliable = all(item.reliable for item in expected) and find_not_finite(outputs) <= self.habits.not_finite
         return replace(case, expected=expected), reliable
@@ -417,7 +426,9 @@ class Reference:
         image, shape = inputs
         self.parameters.take(draw.parameters)
         native = own.call(shape.layout, image)
-        if trees.normalised(native["done"]) != shape.form:
+        if shape.layout["form"] != self.shapes[draw.shape].layout["form"]:
+            shape = self._shape_of(shape.sizes, shape.layout, native)
+        elif trees.normalised(native["done"]) != shape.form:
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
         outputs = own.outputs(native)
         changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})
@@ -435,6 +446,8 @@ class Reference:
     def demand(self) -> Demand:
         """What every program must read, write and compute in a call. The caller holds `lock`."""
         habits = self.habits
+        if self._images.draws_numbers:  # of which one call may be large and another one small
+            return Demand(0, 0, 0)
         return find_demand(self._own, self.shapes[0], self.seeds, self.parameters_vary, bool(habits.changes_state))
 
     def peak_memory(self) -> int:
@@ -443,7 +456,8 @@ class Reference:
             number = self._number(CHECKED)
             case = self.case(Draw(0, parameters=number))
             assert case is not None
-            with self._start("library") as process:
+            process = self._start("library")
+            try:
                 other = self._own.in_process(process)
                 memory = PeakMemory(process.pid, self.arena_bytes)
                 other.attach(self.arena_bytes)
@@ -452,10 +466,14 @@ class Reference:
                     self.parameters.construct(other.ask, number)
                 other.call(case.shape.layout, case.image, recorded=True)
                 self._peak = memory.num_bytes()
+            finally:
+                self._cores.close(process)
         return self._peak
 
     def compiled(self) -> Baseline | str:
         """The reference under `torch.compile`, or why there is none. The caller holds `lock`."""
+        if self._images.draws_numbers:
+            return "the task draws numbers that it passes: torch.compile would compile for each of them"
         if self._baseline is None:
             case = self.case(Draw(0))
             assert case is not None
@@ -474,9 +492,12 @@ class Reference:
         return TimedReference(self._own, self.parameters, load, self.arena_bytes, start)
 
     def close(self) -> None:
-        """End its processes."""
-        self.process.close()
+        """End its processes, and forget its cases."""
+        self._cases.clear()
+        self._settled.clear()
+        processes = [self.process]
         if "timed" in vars(self):
-            self.timed.close()
+            processes += self.timed.processes
         if isinstance(self._baseline, Baseline):
-            self._baseline.process.close()
+            processes.append(self._baseline.process)
+        self._cores.close(*processes)

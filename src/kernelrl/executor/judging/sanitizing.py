@@ -75,7 +75,7 @@ def look_for_memory_errors(match: Match) -> None:
         finished = False
     finally:
         log = process.log_tail(REPORT_BYTES)
-        cores.close_later(process.close)
+        cores.close_later(process)
     if (error := _read_report(log, trial.number, trial.inputs)) is not None:
         raise MemoryMistake(error)
     if finished:

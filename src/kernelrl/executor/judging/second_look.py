@@ -78,5 +78,5 @@ def _run_with_other_threads(match: Match) -> None:
                 ) from None
             return
         finally:
-            cores.close_later(process.close)
+            cores.close_later(process)
     match.found.checks.append("threads")

@@ -96,6 +96,11 @@ class TimedReference:
         """Time of a question that asks nothing (in seconds)."""
         return self._running.time_nothing()
 
+    @property
+    def processes(self) -> list[Process]:
+        """Its own, if it has one."""
+        return [] if self._confined is None else [self._confined.process]
+
     def close(self) -> None:
         """End the process."""
         if self._confined is not None:

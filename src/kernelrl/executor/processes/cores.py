@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from kernelrl.executor.api import DEFAULT_LOCK_FILE
+from kernelrl.executor.processes.failures import ProcessFailure
 from kernelrl.executor.processes.hostlock import HostLock
 from kernelrl.executor.processes.process import Process, nothing
 from kernelrl.executor.processes.standing import StillRuns, stands, wait_until_it_stands
@@ -148,18 +149,18 @@ class Cores:
             self._working -= 1
             self._condition.notify_all()
 
-    def close_later(self, close: Callable[[], object]) -> None:
-        """Close a process in a thread of its own: to give back gigabytes of memory takes the time of a core.
+    def close(self, *processes: Process) -> None:
+        """Close processes. Nothing is measured while they give back their memory: gigabytes take the time of a core."""
+        with self.working():
+            for process in processes:
+                process.kill()
+        for process in processes:
+            process.close()
 
-        Args:
-            close: kills it, and returns when it has ended. Nothing is measured meanwhile.
-        """
-
-        def work() -> None:
-            with self.working():
-                close()
-
-        threading.Thread(target=work, daemon=True, name="closing").start()
+    def close_later(self, process: Process) -> None:
+        """Stop a process at once, and close it in a thread of its own."""
+        process.halt()
+        threading.Thread(target=self.close, args=(process,), daemon=True, name="closing").start()
 
     @contextmanager
     def stoppable(self, start: Callable[[], int], stop: Callable[[], object] = nothing) -> Iterator[int]:
@@ -227,7 +228,11 @@ class Cores:
         with self.stoppable(start, process.rest):
             with self.working(counted=False) if meanwhile is not nothing else contextlib.nullcontext():
                 meanwhile()
-            return process.next_message(nonce, timeout, self._pauses)
+            try:
+                return process.next_message(nonce, timeout, self._pauses)
+            except ProcessFailure:
+                process.halt()  # before a measurement knows nothing of it
+                raise
 
     def _pauses(self) -> tuple[bool, float]:
         return self._measuring, self._paused_s

@@ -122,16 +122,29 @@ class Process:
         """Whether it still runs."""
         return self._pidfd >= 0 and not _ended(self._pidfd, 0)
 
-    def close(self) -> None:
-        """Kill the process and what it started, whatever state it is in."""
+    def halt(self) -> None:
+        """Stop the process and what it started, whatever state it is in, without waiting until it stands."""
+        self._signal_all(signal.SIGSTOP)
+
+    def kill(self) -> None:
+        """Kill the process and what it started, whatever state it is in, and wait until its memory is given back."""
+        self._signal_all(signal.SIGKILL)
+        _ended(self._pidfd, 10)
+
+    def _signal_all(self, number: int) -> None:
         if self._pidfd < 0:
             return
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-        self._signal(signal.SIGKILL)
+                os.killpg(self.pid, number)
+        self._signal(number)
+
+    def close(self) -> None:
+        """Kill it (see `kill`), and remove what it leaves."""
+        if self._pidfd < 0:
+            return
+        self.kill()
         self.sock.close()
-        _ended(self._pidfd, 10)
         os.close(self._stat)
         self._threads.close()
         os.close(self._pidfd)
@@ -199,7 +212,11 @@ class Process:
         try:
             meanwhile()
         finally:
-            reply = self.next_message(nonce, timeout, alone=alone)
+            try:
+                reply = self.next_message(nonce, timeout, alone=alone)
+            except ProcessFailure:
+                self.halt()  # before the cores are another's
+                raise
             stood = self.freeze()
         return reply, stood - started  # work after the answer is paid for until it stands
 
