@@ -54,7 +54,7 @@ GRID, LARGEST = 1024.0, 1024.0
 
 They are the same in every precision, and what is computed with them is seldom rounded.
 """
-FAR = 1000.0
+LIKE_INFINITY = 1000.0
 """What a mask puts in the place of a value stands for infinity where it is so large, and so does a limit.
 
 Where it is infinity itself, the reference's outputs tell whether it says what becomes of a row that is all hidden."""
@@ -107,7 +107,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             last = result[-1] if isinstance(result, tuple) else result
             self._sums_long |= values.numel() > LONG * max(1, last.numel()) and last.numel() > 0  # or they are given
         elif name in _MASKS:
-            self._masks_far |= any(FAR <= abs(number) < math.inf for number in _numbers(given))
+            self._masks_far |= any(LIKE_INFINITY <= abs(number) < math.inf for number in _numbers(given))
         self._masks_far |= name.startswith(_ATTENTION)
         if values.is_floating_point():
             converts = name in _CONVERTS and _is_integer(result)
@@ -133,7 +133,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
                 self._made[item] = names
         if name in _CLAMPS:
             is_itself = values.untyped_storage()._cdata in self._parameters
-            limits = [limit for limit in _numbers(given) if abs(limit) < FAR] if is_itself else []
+            limits = [limit for limit in _numbers(given) if abs(limit) < LIKE_INFINITY] if is_itself else []
             if name in _BOTH_SIDES:
                 limits += [-limit for limit in limits]
             if name == "relu":
