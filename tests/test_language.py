@@ -239,6 +239,7 @@ def test_layers_may_share_a_parameter():
         assert "patched_library" in rules, other
     assert found(init="self.linear.forward = self.linear.weight")
     assert found("self.linear.weight = self.linear.bias")
+    assert [rule for rule, _ in found(before="torch.cuda.synchronize = 3")] == ["patched_library"]
     for other in ("nn.Linear(3, 3)", "nn.Sequential(self.linear)", "mod"):
         hidden = f"self.weight = {other}\nself.act = nn.ReLU()\nself.act.weight = self.weight"
         assert found("out = self.act.weight(x)", hidden), other

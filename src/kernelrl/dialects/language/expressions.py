@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import Definitions, Use
 from kernelrl.dialects.language.flow import Kind, Value
-from kernelrl.dialects.language.names import Comprehension, all_arguments
+from kernelrl.dialects.language.names import Comprehension, all_arguments, is_parameter_of_layer
 
 
 class Expressions(Definitions, ABC):
@@ -238,7 +238,7 @@ class Expressions(Definitions, ABC):
                 for scope in scopes:
                     self.flow.assign(value, self._variable(scope, name))
             case ast.Attribute(attr=name):
-                if not isinstance(target.value, ast.Name):
+                if is_parameter_of_layer(target):
                     self.ties.append((Use(target, self._unit, name, self._value(target.value)), value))
                 self.flow.assign(value, self._field(name))
                 self._check_own_name(target)

@@ -229,3 +229,11 @@ def run_outside(node: ast.FunctionDef | ast.Lambda) -> list[ast.expr]:
 def all_arguments(arguments: ast.arguments) -> list[ast.arg]:
     rest = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest]
+
+
+def is_parameter_of_layer(node: ast.Attribute) -> bool:
+    """Whether an attribute is written like a parameter of a layer that `self` has, e.g. `self.head.weight`."""
+    match node:
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self")), attr="weight" | "bias"):
+            return True
+    return False

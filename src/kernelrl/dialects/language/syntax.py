@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from kernelrl.candidate import MAX_SOURCE_CHARS
 from kernelrl.dialects.language import vocabulary
-from kernelrl.dialects.language.names import all_arguments, violation
+from kernelrl.dialects.language.names import all_arguments, is_parameter_of_layer, violation
 from kernelrl.verdict import Violation
 
 MAX_DEPTH = 90
@@ -166,7 +166,7 @@ def _check_use_of_name(node: ast.Name, parent: ast.AST) -> Iterator[Violation]:
 
 
 def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation]:
-    if isinstance(node.ctx, ast.Load) or _ties_parameter(node, parent):
+    if isinstance(node.ctx, ast.Load) or (is_parameter_of_layer(node) and isinstance(parent, ast.Assign)):
         return
     if not (isinstance(node.value, ast.Name) and node.value.id == "self") or isinstance(node.ctx, ast.Del):
         instead = _INSTEAD.get(node.attr, "only attributes of self are assigned")
@@ -176,14 +176,6 @@ def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation
         yield violation("patched_library", node, f"assignment to self.{node.attr}, which is nn.Module's own")
     elif not isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Tuple | ast.List):
         yield violation("outside_language", node, f"self.{node.attr} is bound by a {type(parent).__name__}; assign it")
-
-
-def _ties_parameter(node: ast.Attribute, parent: ast.AST) -> bool:
-    """Whether a layer's parameter is replaced (`self.head.weight = self.emb.weight`): `rules.py` says by what."""
-    match node, parent:
-        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self")), attr="weight" | "bias"), ast.Assign():
-            return isinstance(node.ctx, ast.Store)
-    return False
 
 
 _INSTEAD = {
