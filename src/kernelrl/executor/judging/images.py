@@ -78,12 +78,12 @@ class Images:
         """Distributions that hold nothing more, because the reference does not bear it."""
         self.mixes_integers = False
         """Integers that are drawn hold numbers that matter, and the ends of their range, in further distributions."""
+        self.unmixed: set[Distribution] = set()
+        """Distributions in which they do not, because the reference does not bear it."""
         self.draws_counts = False
         """The task draws whole numbers of which there is no largest."""
         self.uncounted: set[Distribution] = set()
         """Distributions in which these are no larger, because the reference does not bear it."""
-        self.unmixed: set[Distribution] = set()
-        """Distributions in which they do not, because the reference does not bear it."""
         self.draws_numbers = False
         """Draws have had other numbers, or what else the task passes beside its tensors."""
         self._foreign: list[bool] = []

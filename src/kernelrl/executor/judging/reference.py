@@ -146,11 +146,11 @@ class Reference:
         """Call it on the first inputs of one size; the task's own size is the first."""
         own, is_first = self._own, not self.shapes
         native = own.call(layout, image, filled=True, recorded=is_first, compared=is_first)
-        self._check_outputs(native["tensors"])
+        shape = self._shape_of(sizes, layout, native)
         own.arena.outputs(native, own.ask)
         if is_first:  # on other inputs some of these may stay as they are, where a step is less than a unit
             self._changes = own.arena.changed(image, layout)
-        self.shapes.append(self._shape_of(sizes, layout, native))
+        self.shapes.append(shape)
         if is_first:
             self.habits = learn_habits(own, native, layout, image)
 
