@@ -1,6 +1,6 @@
 """Everything that the executor promises on a GPU, tried on the one that is here.
 
-    make gpu-check            # under ten minutes; a table, and benchmarks/results/gpu-check-<device>.json
+    make gpu-check            # some four minutes; a table, and benchmarks/results/gpu-check-<device>.json
 
 Honest GPU kernels must be accepted; cheating and broken ones must get the verdict that their first lines name, and must
 not disturb the next; identical code must score 1, and a planted speedup must be found. Exits with 3 where there is no
@@ -26,7 +26,7 @@ from rich.table import Table
 
 from kernelrl import dialects
 from kernelrl.candidate import Candidate
-from kernelrl.console import make_console
+from kernelrl.console import make_console, track
 from kernelrl.executor import Executor, Request, make_executor
 from kernelrl.executor.judging.nsight import ADMINISTRATORS_ONLY, MISSING
 from kernelrl.task import Task
@@ -38,17 +38,26 @@ sys.path.append(str(TESTS))
 from candidate_files import from_file, header  # noqa: E402
 
 NO_GPU = 3
-REPEATS = 40
+REPEATS = 10
 """Judgements of identical code, for each program."""
-STEPS = "for _ in range({steps}):\n            y = torch.sin(x)\n        return y"
-PROGRAM = dialects.EXAMPLE_TASK.replace("1024, 1024", "4096, 4096")
+STEPS = "y = x\n        for _ in range({steps}):\n            y = {step}\n        return y"
+PROGRAM = dialects.EXAMPLE_TASK.replace("1024, 1024", "2048, 2048")
+
+
+def _program(steps: int, step: str) -> str:
+    """A task of several operators, which take some milliseconds together."""
+    return PROGRAM.replace("return torch.relu(x) * 2.0", STEPS.format(steps=steps, step=step))
+
+
 PROGRAMS = {
-    "elementwise": PROGRAM,
-    "softmax": PROGRAM.replace("torch.relu(x) * 2.0", "torch.softmax(x, dim=-1)"),
-    "matmul": PROGRAM.replace("torch.relu(x) * 2.0", "x @ x"),
+    "elementwise": _program(200, "torch.sin(y)"),
+    "softmax": _program(80, "torch.softmax(x + y, dim=-1)"),
+    "matmul": _program(8, "x @ x"),
 }
-PLANTED = PROGRAM.replace("return torch.relu(x) * 2.0", STEPS.format(steps=13))
-PLANTED_SPEEDUP = 13 / 10
+PLANTED = _program(260, "torch.sin(x)")
+PLANTED_SPEEDUP = 260 / 200
+TIMED = {"trials": 2, "distributions": (), "shapes": 0}
+"""Settings under which times are looked at: whether outputs are right is looked at before."""
 
 
 def main() -> int:
@@ -64,16 +73,16 @@ def main() -> int:
     table = Table(title=f"gpu-check on {result['device']}")
     for column in ("what", "result", "as it must be"):
         table.add_column(column)
-    with (
-        tempfile.TemporaryDirectory() as cache,
-        make_executor(
-            {"device": "cuda", "cache_dir": cache, "verdict_cache": False, "build_timeout_s": 180.0}
-        ) as engine,
-    ):
-        result["honest"] = _judge_files(engine, [*TESTS.glob("gpu/honest/*.py"), *_triton(TESTS / "honest")])
-        result["exploits"] = _judge_files(engine, [*TESTS.glob("gpu/exploits/*.py"), *_triton(TESTS / "exploits")])
-        result["timing"] = _timing(engine)
-    result["counters"] = _counters()
+    with tempfile.TemporaryDirectory() as cache:
+        settings = {"device": "cuda", "cache_dir": cache, "verdict_cache": False, "build_timeout_s": 180.0}
+        with make_executor(settings) as engine:
+            for kind in ("honest", "exploits"):
+                files = [*TESTS.glob(f"gpu/{kind}/*.py"), *_triton(TESTS / kind)]
+                result[kind] = _judge_files(engine, files, kind)
+        with make_executor(settings | TIMED) as engine:
+            result["timing"] = _timing(engine)
+        with make_executor(settings | TIMED | {"counters": True}) as engine:
+            result["counters"] = _counters(engine)
     result["seconds"] = time.monotonic() - started
     checks = {
         "honest kernels accepted": (_share(result["honest"]), not result["honest"]["wrong"]),
@@ -121,15 +130,25 @@ def _triton(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.py")) if header(path)["dialect"] == "triton"]
 
 
-def _judge_files(engine: Executor, paths: list[Path]) -> dict[str, Any]:
-    """Verdicts of candidate files against what they must be: `correct`, or what `# expect:` names."""
+def _judge(engine: Executor, requests: list[Request], what: str) -> list[Verdict]:
+    """Verdicts in the order of the requests; progress is shown."""
+    verdicts = {}
+    with track(len(requests), what) as progress:
+        for index, verdict in engine.stream(requests):
+            verdicts[index] = verdict
+            progress.advance()
+    return [verdicts[index] for index in range(len(requests))]
+
+
+def _judge_files(engine: Executor, paths: list[Path], what: str) -> dict[str, Any]:
+    """Verdicts of candidate files against what they must be on a GPU: `correct`, or what their first lines name."""
     paths = sorted(paths)
-    requests = [from_file(path) for path in paths]
     wrong = {}
     statuses: dict[str, int] = {}
-    for path, verdict in zip(paths, engine.evaluate(requests), strict=True):
+    for path, verdict in zip(paths, _judge(engine, [from_file(path) for path in paths], what), strict=True):
         statuses[verdict.status] = statuses.get(verdict.status, 0) + 1
-        if not is_expected(verdict, header(path).get("expect", "correct")):
+        first_lines = header(path)
+        if not is_expected(verdict, first_lines.get("on a GPU", first_lines.get("expect", "correct"))):
             wrong[path.name] = f"{verdict.status}: {verdict.feedback}"
     return {"number": len(paths), "statuses": statuses, "wrong": wrong}
 
@@ -144,11 +163,13 @@ def is_expected(verdict: Verdict, expect: str) -> bool:
 
 def _timing(engine: Executor) -> dict[str, Any]:
     requests = [_identical(source, number) for source in PROGRAMS.values() for number in range(REPEATS)]
-    verdicts = engine.evaluate(requests)
+    verdicts = _judge(engine, requests, "identical code")
     speedups = [verdict.speedup for verdict in verdicts if verdict.speedup is not None]
-    planted = engine.evaluate([_identical(PLANTED, number, "range(10)") for number in range(10)])
+    requests = [_identical(PLANTED, number, "range(200)") for number in range(REPEATS // 2)]
+    planted = _judge(engine, requests, "planted speedup")
     found = [verdict.speedup.median for verdict in planted if verdict.speedup is not None]
     overheads = [verdict.conditions.overhead_ms for verdict in verdicts if verdict.conditions is not None]
+    of_each = [verdicts[first : first + REPEATS] for first in range(0, len(verdicts), REPEATS)]
     return {
         "judged": len(verdicts),
         "timed": len(speedups),
@@ -157,15 +178,21 @@ def _timing(engine: Executor) -> dict[str, Any]:
         "false_wins": float(np.mean([each.low > 1.05 for each in speedups])),
         "planted": float(np.median(found)),
         "overhead_ms": float(np.median(overheads)),
+        "programs": {name: _times(some) for name, some in zip(PROGRAMS, of_each, strict=True)},
     }
 
 
-def _counters() -> dict[str, Any]:
+def _times(verdicts: list[Verdict]) -> dict[str, float | int]:
+    """Of judgements of one program: the median time of a call, and of the width of the speedup's interval."""
+    timed = [verdict for verdict in verdicts if verdict.speedup is not None and verdict.reference_ms is not None]
+    widths = [verdict.speedup.high - verdict.speedup.low for verdict in timed if verdict.speedup is not None]
+    times = [verdict.reference_ms for verdict in timed if verdict.reference_ms is not None]
+    return {"timed": len(timed), "ms": float(np.median(times)), "width": float(np.median(widths))}
+
+
+def _counters(engine: Executor) -> dict[str, Any]:
     """What Nsight Compute says of one kernel in its confinement."""
-    with tempfile.TemporaryDirectory() as cache:
-        settings = {"device": "cuda", "cache_dir": cache, "verdict_cache": False, "counters": True}
-        with make_executor(settings) as engine:
-            (verdict,) = engine.evaluate([_identical(PROGRAMS["elementwise"], 0)])
+    (verdict,) = engine.evaluate([_identical(PROGRAMS["elementwise"], 0)])
     told = [counters.model_dump() for counters in verdict.gpu_counters]
     return {"kernels": len(told), "counters": told, "uncounted": verdict.uncounted}
 
@@ -175,9 +202,9 @@ def counted_as_promised(told: dict[str, Any]) -> bool:
     return bool(told["kernels"]) or told["uncounted"].startswith((MISSING, ADMINISTRATORS_ONLY))
 
 
-def _identical(source: str, number: int, steps: str = "range(13)") -> Request:
-    """The reference under another name; `steps` replaces its loop's."""
-    text = source.replace("class Model(", "class ModelNew(").replace("range(13)", steps)
+def _identical(source: str, number: int, steps: str = "range(260)") -> Request:
+    """The reference under another name; `steps` replaces its loop's of 260."""
+    text = source.replace("class Model(", "class ModelNew(").replace("range(260)", steps)
     candidate = Candidate(source=f"{text}# {number}\n", dialect="python")
     return Request(task=Task(id="identical", source=source), candidate=candidate, dialect="python")
 

@@ -18,10 +18,11 @@ GPU = sorted((HERE / "gpu").glob("*/*.py"))
 def header(path: Path) -> dict[str, str]:
     """Lines `# key: value` at the top of a candidate file: `task`, `dialect`; an exploit has `class` and `expect`.
 
-    `without static rules` is its verdict where they are off, and `on a CPU` that of a GPU kernel whose verdict is known
-    without a GPU, both read like `expect`; `left out`: nvcc takes a minute and a half for it. `loader: torch` says that
-    it is built against torch's headers, which takes twenty times as long as against TVM's. `draws: 5` says that not
-    every judgement's inputs tell the exploit from the task, but those of one in five do.
+    `without static rules` is its verdict where they are off, `on a CPU` that of a GPU kernel whose verdict is known
+    without a GPU (`left out`: nvcc takes a minute and a half for it), and `on a GPU` that of one which needs the
+    interpreter, all read like `expect`. `loader: torch` says that it is built against torch's headers, which takes
+    twenty times as long as against TVM's. `draws: 5` says that not every judgement's inputs tell the exploit from the
+    task, but those of one in five do.
     """
     lines = path.read_text().splitlines()[:7]
     found = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)

@@ -23,7 +23,7 @@ def mask_count(x_ptr, mask_ptr, hit_ptr, count_ptr, rows, cols, ROWS: tl.constex
 class ModelNew(nn.Module):
     def forward(self, x, mask):
         rows, cols = x.shape
-        hit = torch.empty(rows, cols, dtype=torch.bool)
-        count = torch.empty(rows, dtype=torch.int64)
+        hit = torch.empty(rows, cols, dtype=torch.bool, device=x.device)
+        count = torch.empty(rows, dtype=torch.int64, device=x.device)
         mask_count[(1,)](x, mask, hit, count, rows, cols, ROWS=128, COLS=256)
         return hit, count

@@ -21,8 +21,8 @@ def max_first(x_ptr, values_ptr, indices_ptr, rows, cols, BLOCK_M: tl.constexpr,
 class ModelNew(nn.Module):
     def forward(self, x):
         rows, cols = x.shape
-        values = torch.empty(cols, dtype=x.dtype)
-        indices = torch.empty(cols, dtype=torch.int64)
+        values = torch.empty(cols, dtype=x.dtype, device=x.device)
+        indices = torch.empty(cols, dtype=torch.int64, device=x.device)
         max_first[(triton.cdiv(cols, 32),)](
             x, values, indices, rows, cols, BLOCK_M=triton.next_power_of_2(rows), BLOCK_N=32
         )

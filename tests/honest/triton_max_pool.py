@@ -27,6 +27,6 @@ class ModelNew(nn.Module):
     def forward(self, x):
         *leading, height, width = x.shape
         planes = leading[0] * leading[1]
-        out = torch.empty(*leading, (height + 1) // 2, (width + 1) // 2)
+        out = torch.empty(*leading, (height + 1) // 2, (width + 1) // 2, device=x.device)
         max_pool[(planes,)](x, out, height, width, *out.shape[2:], BLOCK=512)
         return out

@@ -18,7 +18,7 @@ def mse(prediction_ptr, target_ptr, loss_ptr, n, BLOCK: tl.constexpr):
 
 class ModelNew(nn.Module):
     def forward(self, prediction, target):
-        loss = torch.zeros((), dtype=prediction.dtype)
+        loss = torch.zeros((), dtype=prediction.dtype, device=prediction.device)
         n = prediction.numel()
         mse[(triton.cdiv(n, 8192),)](prediction, target, loss, n, BLOCK=8192)
         return loss

@@ -25,7 +25,7 @@ def outer(
 class ModelNew(nn.Module):
     def forward(self, column, row, offset):
         rows, cols = row.shape
-        out = torch.empty(rows, cols, dtype=row.dtype)
+        out = torch.empty(rows, cols, dtype=row.dtype, device=row.device)
         grid = (triton.cdiv(rows, 64), triton.cdiv(cols, 128))
         outer[grid](
             column, row, offset, out, rows, cols, *row.stride(), *offset.stride(), BLOCK_M=64, BLOCK_N=128

@@ -15,6 +15,7 @@ import socket
 import struct
 import sys
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -105,6 +106,7 @@ def confine(
     filtered: bool = True,
     bounded: bool = True,
     cuda: bool = False,
+    open_device: Callable[[], None] | None = None,
     modules: Path | None = None,
     sealed: bool = True,
 ) -> list[str]:
@@ -120,6 +122,8 @@ def confine(
         bounded: give it an empty scratch folder in memory, which nobody else sees and whose size is limited.
         cuda: let it use NVIDIA's devices, whose driver reserves more addresses than any limit would grant: then what it
             writes to counts, instead of address space.
+        open_device: does, before system calls are filtered, what a GPU's driver needs sockets for. The threads that
+            this starts are filtered too.
         modules: for a candidate on the CPU, the folder of the modules that are built for it. It sees those and the
             libraries and no other file, writes to none, and has no clock. It must have one thread.
         sealed: of a candidate, whether only files of that folder can be mapped executable from now on, and memory that
@@ -144,6 +148,8 @@ def confine(
     _drop_capabilities()
     if _restrict_files((*files, *readable), scratch if modules is None else None, may_exec, cuda):
         layers.append("landlock")
+    if open_device is not None:
+        open_device()
     if filtered and (filter_other(may_exec) if modules is None else filter_candidate(sealed, timeless)):
         layers.append("seccomp")
         if timeless and alone:
@@ -349,6 +355,8 @@ def _restrict_files(readable: tuple[str, ...], writable: Path | None, may_exec: 
                 _allow(rules, path, read)
             for path in cuda_devices():
                 _allow(rules, path, landlock.FSAccess.all())
+            for path in ("/proc/self/comm", "/proc/self/task"):  # the driver names its threads, or does not start
+                _allow(rules, path, read | landlock.FSAccess.WRITE_FILE | landlock.FSAccess.TRUNCATE)
         if writable is not None:
             rules.allow("/dev/null", rules=landlock.FSAccess.READ_FILE | landlock.FSAccess.WRITE_FILE)
             rules.allow(str(writable))

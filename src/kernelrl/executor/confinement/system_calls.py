@@ -129,6 +129,7 @@ def filter_other(may_exec: bool) -> bool:
         return False
     try:
         rules = seccomp.SyscallFilter(defaction=seccomp.ALLOW)
+        rules.set_attr(seccomp.Attr.CTL_TSYNC, 1)  # for the threads of a GPU's driver too
         denied = seccomp.ERRNO(errno.EPERM)
         for name in (*_DENIED, *(() if may_exec else _CHILDREN)):
             _add_if_known(rules, denied, name)

@@ -265,6 +265,12 @@ class Contestant:
         self.model(*trees.map_tensors(self.args, in_own_memory))
         return {"watched": self.watch.is_complete}
 
+    def do_prepare_profile(self) -> dict[str, Any]:
+        """Prepare the device's profiler for a call."""
+        assert self.gpu is not None
+        self.gpu.prepare_profile()
+        return {"prepared": True}
+
     def do_stage(self) -> dict[str, Any]:
         """Bring the inputs in the arena to the device."""
         assert self.gpu is not None

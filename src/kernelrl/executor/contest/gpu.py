@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import triton
 from torch.profiler import ProfilerActivity, profile
 
 _synchronize = torch._C._cuda_synchronize if hasattr(torch._C, "_cuda_synchronize") else None
@@ -19,15 +20,21 @@ LIBRARY = "aten::"
 
 
 class Gpu:
-    """The first CUDA device that this process sees."""
+    """The first CUDA device that this process sees.
 
-    def __init__(self) -> None:
+    Args:
+        jit: Triton will launch kernels there, for which it compiles a module first.
+    """
+
+    def __init__(self, jit: bool) -> None:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         properties = torch.cuda.get_device_properties(0)
         self.device = torch.device("cuda", 0)
         self._flush = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device=self.device)
         self.inputs = torch.empty(0, dtype=torch.uint8, device=self.device)
         self._fetched: list[torch.Tensor] = []
+        if jit:
+            triton.runtime.driver.active.get_current_device()
 
     def attach(self, arena: torch.Tensor) -> None:
         """Make room on the device for what arrives in the arena (uint8, on the host)."""
@@ -38,6 +45,10 @@ class Gpu:
         _copy(self.inputs, arena)
         self._flush.zero_()
         self.finish()
+
+    def prepare_profile(self) -> None:
+        """Start the profiler, which takes seconds the first time."""
+        library_share(self._flush.zero_)
 
     def finish(self) -> None:
         """Wait for all work of this process on all streams."""

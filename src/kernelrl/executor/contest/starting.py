@@ -23,6 +23,7 @@ from kernelrl.executor.contest.gpu import Gpu
 from kernelrl.executor.contest.state import read_settings
 from kernelrl.executor.legality.reading import read
 from kernelrl.executor.processes.note import Note
+from kernelrl.executor.processes.warming import OF_CUDA
 
 FOLDERS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")
 """Environment variables that name the scratch folder."""
@@ -47,21 +48,22 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
     sock = socket.socket(fileno=sock_fd)
     scratch, modules = Path(spec["scratch"]), Path(spec["modules"])
     path, cuda = os.environ.get("PATH", os.defpath), spec["device"] == "cuda"
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    of_cuda = {name: os.environ[name] for name in (*OF_CUDA, "CUDA_VISIBLE_DEVICES") if name in os.environ}
     spin_count = os.environ["GOMP_SPINCOUNT"]
     os.environ.clear()
     os.environ.update({name: str(scratch) for name in FOLDERS})
     tempfile.tempdir = str(scratch)  # the forkserver may have looked for one already
     if spec["may_exec"]:
         os.environ["PATH"] = path
-    if cuda and visible is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    elif not cuda:
+    if cuda:
+        os.environ.update(of_cuda)
+    else:
         os.environ["TRITON_INTERPRET"] = "1"
         _prepare_interpreter()
     # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
     os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), spin_count
     limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
+    gpus: list[Gpu] = []
     layers = confine(
         scratch,
         limits,
@@ -70,13 +72,14 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
         filtered=spec["filtered"],
         bounded=spec["filtered"],
         cuda=cuda,
+        open_device=(lambda: gpus.append(Gpu(jit=spec["may_exec"]))) if cuda else None,
         modules=modules if spec["candidate"] else None,
         sealed=spec["sealed"],
     )
     if torch.get_num_threads() != spec["threads"]:  # to set it starts threads that nobody uses, and that must stop too
         torch.set_num_threads(spec["threads"])
     os.chdir(scratch)
-    served = Contestant(sock, scratch, Gpu() if cuda else None, note, helper)
+    served = Contestant(sock, scratch, gpus.pop() if cuda else None, note, helper)
     with torch.no_grad():
         served.rehearse()
         if spec["candidate"]:

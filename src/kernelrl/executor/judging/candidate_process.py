@@ -93,7 +93,8 @@ class CandidateProcess:
         except ProcessFailure as error:
             raise self.broke_off(error, "after it was constructed") from None
         self.found.layers = [*self.process.layers, "pages"]
-        self.found.coverage = 1.0  # no code of a library computes from here on
+        if self.settings.device == "cpu":
+            self.found.coverage = 1.0  # no code of a library computes from here on
 
     def note_state(self) -> None:
         """Keep in mind how it is, see `check_state`."""

@@ -61,7 +61,8 @@ class Reference:
 
     Args:
         task: the task.
-        start: starts a contestant process; with `may_exec=True`, one that may run the compiler.
+        process: where it runs, in which libraries may compute. It is closed if the reference does not run.
+        start: starts further ones.
         cores: says when it may run.
         settings: seeds, hidden shapes, oracle, limits of time.
         secret: makes the seeds of the inputs impossible to guess for who knows the task and the seed.
@@ -71,7 +72,13 @@ class Reference:
     """
 
     def __init__(
-        self, task: Task, start: Callable[..., Process], cores: Cores, settings: ExecutorSettings, secret: str
+        self,
+        task: Task,
+        process: Process,
+        start: Callable[..., Process],
+        cores: Cores,
+        settings: ExecutorSettings,
+        secret: str,
     ):
         self.task = task
         self.lock = threading.Lock()
@@ -86,7 +93,7 @@ class Reference:
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
         self.has_parameters = self.parameters_vary = False
-        self.process = start("library")
+        self.process = process
         self._own = ReferenceProcess(task, self.process, cores, settings)
         self._images = Images(self._own, self.seeds)
         try:

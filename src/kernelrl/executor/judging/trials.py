@@ -12,7 +12,8 @@ from kernelrl.executor.judging.candidate_process import CandidateProcess
 from kernelrl.executor.judging.endings import Ended
 from kernelrl.executor.judging.hidden_parameters import HiddenParameters
 from kernelrl.executor.judging.outputs import Outputs
-from kernelrl.executor.legality.operators import library_operators
+from kernelrl.executor.legality.operators import launch_nothing, library_operators
+from kernelrl.executor.processes.failures import ProcessFailure
 from kernelrl.executor.processes.process import nothing
 from kernelrl.verdict import GpuBuild, Memory, Violation
 
@@ -57,8 +58,11 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
     while remaining:
         case = remaining.popleft()
         hidden.take(case.draw.parameters, case)
+        profiled = _is_to_be_profiled(own)
+        if profiled:
+            _prepare_profile(own)
         running = own.cores.stopwatch()
-        reply = own.call(case, {"do": "run", "recorded": True, "profiled": found.coverage is None}, compare_values)
+        reply = own.call(case, {"do": "run", "recorded": True, "profiled": profiled}, compare_values)
         slowest_s = max(slowest_s, running())
         if found.memory is None and reference_peak is not None:
             peak = own.memory.num_bytes()
@@ -81,6 +85,22 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
         num_wrong = len({error.trial for error in found.errors})
         raise Ended("incorrect", f"Wrong output in {num_wrong} of {found.trials} trials: {first.message}{where}.")
     return Passed(slowest_s, distributions)
+
+
+def _is_to_be_profiled(own: CandidateProcess) -> bool:
+    """Whether the operators of the first call leave open which share of the device's time is the candidate's own."""
+    found = own.found
+    is_open = found.operators is not None and found.coverage is None
+    return is_open and own.settings.device == "cuda" and own.match.must_do_the_work
+
+
+def _prepare_profile(own: CandidateProcess) -> None:
+    """Have the process prepare its profiler, which takes seconds, while others have the device."""
+    try:
+        with own.cores.off_device():
+            own.ask({"do": "prepare_profile"})
+    except ProcessFailure as error:
+        raise own.broke_off(error, "while its profile was prepared") from None
 
 
 def _assemble(own: CandidateProcess, reply: dict[str, Any]) -> None:
@@ -112,8 +132,10 @@ def judge_operators(own: CandidateProcess, reply: dict[str, Any]) -> None:
         raise own.violation("forged_message", "an answer without the record of operators")
     if found.operators is None:
         found.operators = {str(name)[:100]: int(count) for name, count in list(operators.items())[:100]}
-        if share is not None and own.settings.device == "cuda":
-            found.coverage = min(1.0, max(0.0, 1.0 - share))
+        if own.settings.device == "cuda" and own.match.must_do_the_work and launch_nothing(operators):
+            found.coverage = 1.0
+    if share is not None and found.coverage is None:
+        found.coverage = min(1.0, max(0.0, 1.0 - share))
     if own.match.must_do_the_work:
         computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
         if (items := operators.get("aten::_local_scalar_dense", 0)) > MAX_ITEMS:

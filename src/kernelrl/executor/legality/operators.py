@@ -26,6 +26,9 @@ VIEWS = frozenset(
 )
 """Some of them copy where there is no view (`reshape`): then they count as copies."""
 ALLOCATION_AND_VIEWS = ALLOCATION | VIEWS
+_LAUNCHES_NOTHING = (VIEWS - {"aten::item", "aten::_local_scalar_dense"}) | frozenset(
+    f"aten::{name}" for name in "empty empty_like empty_strided new_empty new_empty_strided set_ lift_fresh".split()
+)
 COPIES = frozenset(f"aten::{name}" for name in "clone contiguous copy_ _to_copy to type_as".split())
 """Plain copies and conversions: plumbing around a computation, and the work itself where data is only moved."""
 PLUMBING = ALLOCATION_AND_VIEWS | COPIES
@@ -57,6 +60,11 @@ def entry_points(names: Iterable[str]) -> str:
 def library_operators(names: Iterable[str]) -> list[str]:
     """The operators among `names` that compute, which is the kernel's own work."""
     return [name for name in names if name not in PLUMBING]
+
+
+def launch_nothing(names: Iterable[str]) -> bool:
+    """Whether operators start no kernel of the library's on a GPU."""
+    return _LAUNCHES_NOTHING.issuperset(names)
 
 
 def only_moves(names: Set[str]) -> bool:

@@ -22,6 +22,9 @@ ASAN_OPTIONS = (
 )
 """Leaks and what the libraries do are not looked for; no handler of theirs replaces the sanitizer's; short reports."""
 
+OF_CUDA = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH")
+"""Environment variables by which the driver, the toolkit and Triton's assembler are found where a system has them."""
+
 
 @dataclass(frozen=True)
 class Warming:
@@ -76,6 +79,7 @@ def forkserver_environment(settings: ExecutorSettings, sanitized: bool = False) 
     if settings.device == "cuda":  # it must not touch the device: what it had of it would not survive a fork
         device = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]  # the first that this process may use
         environment |= {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": device}
+        environment |= {name: os.environ[name] for name in OF_CUDA if name in os.environ}
     else:
         environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
         cache = Path(settings.cache_dir).expanduser()
