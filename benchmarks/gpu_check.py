@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,48 +72,64 @@ def main() -> int:
         return NO_GPU
     started = time.monotonic()
     result: dict[str, Any] = {"device": torch.cuda.get_device_name(0), "versions": _versions()}
+    options.results.mkdir(parents=True, exist_ok=True)
+    path = options.results / f"gpu-check-{result['device'].replace(' ', '-')}.json"
+
+    def save() -> None:
+        """Write what is known so far: who is stopped in between has that."""
+        result["seconds"] = time.monotonic() - started
+        result["passed"] = {name: passed for name, (_, passed) in _checks(result).items()}
+        path.write_text(json.dumps(result, indent=2) + "\n")
+
+    with tempfile.TemporaryDirectory() as cache:
+        settings = {"device": "cuda", "cache_dir": cache, "verdict_cache": False, "build_timeout_s": 180.0}
+        with make_executor(settings | TIMED) as engine:
+            result["timing"] = _timing(engine)
+        with make_executor(settings) as engine:
+            for kind in ("exploits", "honest"):
+                files = sorted([*TESTS.glob(f"gpu/{kind}/*.py"), *_triton(TESTS / kind)])
+                result[kind] = {"number": 0, "of": len(files), "statuses": {}, "wrong": {}}
+                for judged in _judge_files(engine, files, kind):
+                    result[kind] = judged
+                    save()
+        with make_executor(settings | TIMED | {"counters": True}) as engine:
+            result["counters"] = _counters(engine)
+    save()
     table = Table(title=f"gpu-check on {result['device']}")
     for column in ("what", "result", "as it must be"):
         table.add_column(column)
-    with tempfile.TemporaryDirectory() as cache:
-        settings = {"device": "cuda", "cache_dir": cache, "verdict_cache": False, "build_timeout_s": 180.0}
-        with make_executor(settings) as engine:
-            for kind in ("honest", "exploits"):
-                files = [*TESTS.glob(f"gpu/{kind}/*.py"), *_triton(TESTS / kind)]
-                result[kind] = _judge_files(engine, files, kind)
-        with make_executor(settings | TIMED) as engine:
-            result["timing"] = _timing(engine)
-        with make_executor(settings | TIMED | {"counters": True}) as engine:
-            result["counters"] = _counters(engine)
-    result["seconds"] = time.monotonic() - started
-    checks = {
-        "honest kernels accepted": (_share(result["honest"]), not result["honest"]["wrong"]),
-        "exploits and faults judged as they must be": (_share(result["exploits"]), not result["exploits"]["wrong"]),
-    }
-    timing = result["timing"]
-    checks |= {
-        "identical code: median speedup": (f"{timing['median']:.3f}", abs(timing["median"] - 1) <= 0.02),
-        "identical code: interval covers 1": (f"{timing['covers_1']:.1%}", timing["covers_1"] >= 0.93),
-        "identical code: lower bound above 1.05": (f"{timing['false_wins']:.1%}", timing["false_wins"] < 0.005),
-        "planted 1.3x": (f"{timing['planted']:.3f}", abs(timing["planted"] / PLANTED_SPEEDUP - 1) <= 0.05),
-        "counters of a kernel, if ncu is here and allowed": (
-            result["counters"]["uncounted"] or f"{result['counters']['kernels']} kernel(s)",
-            counted_as_promised(result["counters"]),
-        ),
-        "under ten minutes": (f"{result['seconds']:.0f} s", result["seconds"] < 600),
-    }
-    result["passed"] = {name: passed for name, (_, passed) in checks.items()}
-    for name, (found, passed) in checks.items():
+    for name, (found, passed) in _checks(result).items():
         table.add_row(name, found, "yes" if passed else "NO")
     console.print(table)
     for kind in ("honest", "exploits"):
         for name, said in result[kind]["wrong"].items():
             console.print(f"{kind}: {name}: {said}", highlight=False, markup=False)
-    options.results.mkdir(parents=True, exist_ok=True)
-    path = options.results / f"gpu-check-{result['device'].replace(' ', '-')}.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
     console.print(str(path))
     return 0 if all(result["passed"].values()) else 1
+
+
+def _checks(result: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    """What was found so far, and whether it is as it must be."""
+    checks: dict[str, tuple[str, bool]] = {}
+    if timing := result.get("timing"):
+        checks |= {
+            "identical code: median speedup": (f"{timing['median']:.3f}", abs(timing["median"] - 1) <= 0.02),
+            "identical code: interval covers 1": (f"{timing['covers_1']:.1%}", timing["covers_1"] >= 0.93),
+            "identical code: lower bound above 1.05": (f"{timing['false_wins']:.1%}", timing["false_wins"] < 0.005),
+            "planted 1.3x": (f"{timing['planted']:.3f}", abs(timing["planted"] / PLANTED_SPEEDUP - 1) <= 0.05),
+        }
+    for kind, name in (
+        ("exploits", "exploits and faults judged as they must be"),
+        ("honest", "honest kernels accepted"),
+    ):
+        if judged := result.get(kind):
+            right = judged["number"] - len(judged["wrong"])
+            checks[name] = (f"{right} of {judged['of']}", right == judged["of"])
+    if counters := result.get("counters"):
+        told = counters["uncounted"] or f"{counters['kernels']} kernel(s)"
+        checks["counters of a kernel, if ncu is here and allowed"] = (told, counted_as_promised(counters))
+        checks["under ten minutes"] = (f"{result['seconds']:.0f} s", result["seconds"] < 600)
+    return checks
 
 
 def _versions() -> dict[str, str]:
@@ -130,27 +148,25 @@ def _triton(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.py")) if header(path)["dialect"] == "triton"]
 
 
-def _judge(engine: Executor, requests: list[Request], what: str) -> list[Verdict]:
-    """Verdicts in the order of the requests; progress is shown."""
-    verdicts = {}
+def _judge_files(engine: Executor, paths: list[Path], what: str) -> Iterator[dict[str, Any]]:
+    """After each verdict, those so far against what they must be on a GPU: `correct`, or what a file's first lines
+    name."""
+    statuses, wrong, rows = Counter[str](), dict[str, str](), dict[str, float | None]()
+    for index, verdict in _judge(engine, [from_file(path) for path in paths], what):
+        name, first_lines = paths[index].name, header(paths[index])
+        statuses[verdict.status] += 1
+        rows[name] = verdict.coverage
+        if not is_expected(verdict, first_lines.get("on a GPU", first_lines.get("expect", "correct"))):
+            wrong[name] = f"{verdict.status}: {verdict.feedback}"
+        yield {"number": len(rows), "of": len(paths), "statuses": statuses, "wrong": wrong, "coverage": rows}
+
+
+def _judge(engine: Executor, requests: list[Request], what: str) -> Iterator[tuple[int, Verdict]]:
+    """Verdicts as they are made; progress is shown."""
     with track(len(requests), what) as progress:
         for index, verdict in engine.stream(requests):
-            verdicts[index] = verdict
+            yield index, verdict
             progress.advance()
-    return [verdicts[index] for index in range(len(requests))]
-
-
-def _judge_files(engine: Executor, paths: list[Path], what: str) -> dict[str, Any]:
-    """Verdicts of candidate files against what they must be on a GPU: `correct`, or what their first lines name."""
-    paths = sorted(paths)
-    wrong = {}
-    statuses: dict[str, int] = {}
-    for path, verdict in zip(paths, _judge(engine, [from_file(path) for path in paths], what), strict=True):
-        statuses[verdict.status] = statuses.get(verdict.status, 0) + 1
-        first_lines = header(path)
-        if not is_expected(verdict, first_lines.get("on a GPU", first_lines.get("expect", "correct"))):
-            wrong[path.name] = f"{verdict.status}: {verdict.feedback}"
-    return {"number": len(paths), "statuses": statuses, "wrong": wrong}
 
 
 def is_expected(verdict: Verdict, expect: str) -> bool:
@@ -163,11 +179,12 @@ def is_expected(verdict: Verdict, expect: str) -> bool:
 
 def _timing(engine: Executor) -> dict[str, Any]:
     requests = [_identical(source, number) for source in PROGRAMS.values() for number in range(REPEATS)]
-    verdicts = _judge(engine, requests, "identical code")
+    told = dict(_judge(engine, requests, "identical code"))
+    verdicts = [told[index] for index in range(len(requests))]
     speedups = [verdict.speedup for verdict in verdicts if verdict.speedup is not None]
     requests = [_identical(PLANTED, number, "range(200)") for number in range(REPEATS // 2)]
     planted = _judge(engine, requests, "planted speedup")
-    found = [verdict.speedup.median for verdict in planted if verdict.speedup is not None]
+    found = [verdict.speedup.median for _, verdict in planted if verdict.speedup is not None]
     overheads = [verdict.conditions.overhead_ms for verdict in verdicts if verdict.conditions is not None]
     of_each = [verdicts[first : first + REPEATS] for first in range(0, len(verdicts), REPEATS)]
     return {
@@ -207,10 +224,6 @@ def _identical(source: str, number: int, steps: str = "range(260)") -> Request:
     text = source.replace("class Model(", "class ModelNew(").replace("range(260)", steps)
     candidate = Candidate(source=f"{text}# {number}\n", dialect="python")
     return Request(task=Task(id="identical", source=source), candidate=candidate, dialect="python")
-
-
-def _share(judged: dict[str, Any]) -> str:
-    return f"{judged['number'] - len(judged['wrong'])} of {judged['number']}"
 
 
 if __name__ == "__main__":
