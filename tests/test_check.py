@@ -47,14 +47,14 @@ def test_a_batch_streams_a_line_for_every_line(capsys, tmp_path):
     lines = [json.dumps(row) for row in rows]
     lines += ["", "{not json", "[1]", json.dumps({"id": 9, "kernel": ""}), json.dumps(rows[0] | {"kernel": "  "})]
     lines += [json.dumps(rows[0] | {"dialect": "cobol"}), json.dumps(rows[0] | {"reference": "def f(:"})]
-    lines += [json.dumps(rows[0] | {"kernel": 3})]
+    lines += [json.dumps(rows[0] | {"kernel": 3}), "[" * 100_000]
     path = tmp_path / "batch.jsonl"
     path.write_text("\n".join(lines))
     assert check.main(["--batch", str(path), *QUICK]) == 1
     captured = capsys.readouterr()
     printed = [json.loads(line) for line in captured.out.splitlines()]
     bad = {row["line"]: row["error"] for row in printed if "error" in row}
-    assert bad.keys() == {6, 7, 8, 9, 10, 11, 12}
+    assert bad.keys() == {6, 7, 8, 9, 10, 11, 12, 13}
     assert bad[8] == "field reference is missing"
     verdicts = {row.pop("id"): Verdict.model_validate(row) for row in printed if "error" not in row}
     assert {name: verdict.status for name, verdict in verdicts.items()} == {
@@ -63,7 +63,7 @@ def test_a_batch_streams_a_line_for_every_line(capsys, tmp_path):
         "broken": "compile_error",
         "cheat": "illegal",
     }
-    assert "11 lines:" in captured.err and "7 bad lines" in captured.err
+    assert "12 lines:" in captured.err and "8 bad lines" in captured.err
 
 
 def test_a_batch_that_is_all_correct_exits_with_0(capsys, tmp_path):

@@ -167,7 +167,7 @@ def _check_batch(path: Path, cfg: DictConfig) -> int:
 def _parse_row(line: bytes) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise UserError("not a JSON object with id, reference and kernel")

@@ -12,6 +12,7 @@ import torch
 
 from kernelrl.executor import trees
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
+from kernelrl.executor.contest.own_precision import OwnPrecision, noted_limits
 from kernelrl.executor.contest.rounding import Precisions, Rounding, stay_in_float64
 
 _FIRST = frozenset("max min argmax argmin".split())
@@ -153,11 +154,19 @@ def compute(
         trees.flatten(args, inputs)
         return (result, [inputs[number] for number in changed]) if changed else result
 
+    module = type(model).__module__
+    with Precisions() as native, noted_limits(module) as asked:
+        _copied(model)(*copy.deepcopy(args))
+    replaced = [dtype for name, dtype, _ in native.noted if name.startswith("aten::nan_to_num")]
+
+    def in_own_precision() -> OwnPrecision:
+        return OwnPrecision(module, asked, replaced, precision)
+
     outputs: list[torch.Tensor] = []
     moves: list[torch.Tensor] = []
     tiny = min(torch.finfo(precision).tiny, torch.finfo(torch.float32).tiny)
     try:
-        with InFloat64(), Choices() as exactly:
+        with InFloat64(), Choices() as exactly, in_own_precision():
             result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
         with Choices() as exactly:
@@ -171,19 +180,18 @@ def compute(
         others: list[torch.Tensor] = []
         chosen = _chosen(outputs, choices)
         try:
-            with InFloat64(), LastOfEquals():
+            with InFloat64(), LastOfEquals(), in_own_precision():
                 others_result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
             trees.flatten(others_result, others, torch.float64)
             pairs = enumerate(zip(outputs, others, strict=True))
             is_open = any(number not in chosen and not _are_equal(*pair) for number, pair in pairs)
         except Exception:  # it relies on the order of equal values
             is_open = True
-    with Precisions() as native:
-        _copied(model)(*copy.deepcopy(args))
 
     def run(times: float) -> tuple[list[torch.Tensor], list[Choice], bool]:
         rounded: list[torch.Tensor] = []
-        with Rounding(precision, native, times, by_largest) as rounding, Choices() as roundly:
+        rounding, roundly = Rounding(precision, native, times, by_largest), Choices()
+        with rounding, roundly, in_own_precision():
             trees.flatten(call(_copied(model).double(), trees.map_tensors(args, _to_double)), rounded, torch.float64)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
         return distances, roundly.found(tiny), rounding.jumps

@@ -39,7 +39,7 @@ NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
 NUM_SIGNS = 1 << 16
 """By so many the table of random signs is longer than a tensor."""
-_STEPS = frozenset("sign sgn round floor ceil trunc frac fmod remainder floor_divide heaviside bucketize".split())
+_STEPS = frozenset("sign sgn round floor ceil trunc frac fmod remainder floor_divide heaviside bucketize histc".split())
 """Operators that jump, beside those that compare or convert to integers."""
 _TO_WHOLE = frozenset("sign sgn round floor ceil trunc heaviside floor_divide".split())
 """Operators that give whole numbers, which stay as they are."""

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from kernelrl.executor.contest.meanings import Meanings
-from kernelrl.executor.contest.operator_mode import OperatorMode
+from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.values import tensors_in
 
 _COMPARES = frozenset("eq ne lt le gt ge clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
@@ -92,7 +92,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         if values is None:
             return result
         if self._parameters:
-            self._follow(name, given, values, result)
+            self._follow(name, func, args, kwargs, values, result)
         with contextlib.suppress(Exception):  # an operator that is not made for so many numbers, or for their kind
             self._meanings.follow(name, func, args, kwargs, result)
         if name in _SEARCHES:
@@ -102,7 +102,10 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         elif name in _BAGS:
             self._integers.update(args[8:9])
         elif name in _COMPARES:
-            self._note(values, _numbers(given))
+            self._note(values, _limits(name, func, args, kwargs))
+        elif name == "histc":  # between its bins a value is on either side by rounding
+            limits = arguments_of(func, args, kwargs)
+            self._note(values, [float(limits["min"]), float(limits["max"])])
         elif name in _ADDING and values.is_floating_point():
             last = result[-1] if isinstance(result, tuple) else result
             self._sums_long |= values.numel() > LONG * max(1, last.numel()) and last.numel() > 0  # or they are given
@@ -116,8 +119,9 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._rounds |= name in _ROUNDS or converts or quantizes
         return result
 
-    def _follow(self, name: str, given: list[Any], values: torch.Tensor, result: Any) -> None:
+    def _follow(self, name: str, func: Any, args: Any, kwargs: Any, values: torch.Tensor, result: Any) -> None:
         """Note which parameters a result is made of, and those that are clamped, with the limits if it is by itself."""
+        given = [*args, *kwargs.values()]
         tensors = tensors_in(given)
         made = [self._made_of(item) for item in tensors]
         if name in _NORMS:
@@ -133,11 +137,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
                 self._made[item] = names
         if name in _CLAMPS:
             is_itself = values.untyped_storage()._cdata in self._parameters
-            limits = [limit for limit in _numbers(given) if abs(limit) < LIKE_INFINITY] if is_itself else []
-            if name in _BOTH_SIDES:
-                limits += [-limit for limit in limits]
-            if name == "relu":
-                limits = [0.0]
+            limits = [0.0] if name == "relu" else _limits(name, func, args, kwargs)
+            limits = [limit for limit in limits if abs(limit) < LIKE_INFINITY] if is_itself else []
             if is_itself or name != "relu":
                 self._clamped |= dict.fromkeys(names, limits)
 
@@ -172,6 +173,12 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
         respected = {"makes_places": self._makes_places, "masks_far": self._masks_far, "sums_long": self._sums_long}
         return numbers | respected | parameters
+
+
+def _limits(name: str, func: Any, args: Any, kwargs: Any) -> list[float]:
+    """The numbers that an operator compares with, those that it has without being given them too."""
+    limits = list(_numbers(arguments_of(func, args, kwargs).values()))
+    return [*limits, *(-limit for limit in limits)] if name in _BOTH_SIDES else limits
 
 
 def _is_integer(result: Any) -> bool:

@@ -83,7 +83,7 @@ def forkserver_environment(settings: ExecutorSettings, sanitized: bool = False) 
     else:
         environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
         cache = Path(settings.cache_dir).expanduser()
-        preloaded = [str(compiled_helper(cache, name)) for name in ("call_memory", "still_clock")]
+        preloaded = [str(compiled_helper(cache, name)) for name in ("call_memory", "still_clock", "static_guard")]
         environment["LD_PRELOAD"] = " ".join(preloaded)
     if sanitized:
         environment |= {"LD_PRELOAD": " ".join(sanitizers()), "ASAN_OPTIONS": ASAN_OPTIONS}
