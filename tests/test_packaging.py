@@ -48,11 +48,12 @@ def wheel(tmp_path_factory) -> Path:
 def environment(wheel: Path, tmp_path_factory) -> Path:
     """The `bin` folder of an environment that holds the wheel."""
     folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     [packages] = folder.glob("lib/python3*/site-packages")
     # what it depends on is here already: `make setup` has installed that from nothing
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    subprocess.run([folder / "bin" / "pip", "install", "--quiet", "--no-deps", wheel], check=True, cwd=folder)
+    install = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--quiet", "--no-deps"]
+    subprocess.run([*install, wheel], check=True, cwd=folder)
     return folder / "bin"
 
 
