@@ -508,6 +508,10 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
         with Thresholds(Calls(forward)) as thresholds:
             torch.randn(8, 8).masked_fill(torch.rand(8, 8) < 0.5, number)
         assert thresholds.found()["masks_far"] == is_far
+    with Thresholds(Calls(forward)) as thresholds:
+        torch.nn.functional.hardshrink(torch.randn(8, 8))
+        torch.histc(torch.randn(8, 8), 10, -2.0, 2.0)
+    assert thresholds.found()["floats"] == [-2.0, -0.5, 0.5, 2.0], "those that nobody gave, and of either sign"
     numbers = {"floats": found["floats"], "integers": found["integers"]}
     normal, share, tokens = drawn_further(
         "ties", lambda: [torch.randn(50, 50), torch.rand(50, 50), torch.randint(0, 1000, (50, 50))], **numbers
@@ -910,6 +914,29 @@ def test_verdicts_do_not_hang_on_how_exact_the_reference_is_here(executor_cache:
     answer = subprocess.run(command, input=told, capture_output=True, text=True, timeout=500)
     assert answer.returncode == 0, answer.stderr
     assert [line.split(":")[0] for line in answer.stdout.splitlines()] == ["correct"] * len(names), answer.stdout
+
+
+def test_a_task_in_float64_is_told_the_limits_of_its_own_precisions() -> None:
+    def forward(x: torch.Tensor, half: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        lowest = torch.where(x > 0, x, torch.finfo(x.dtype).min)
+        return lowest, half.clamp(max=torch.finfo(half.dtype).max), (x / 0).nan_to_num(), half.float().nan_to_num_(1.0)
+
+    x = torch.tensor([-1.0, 2.0])
+    lowest, clamped, replaced, of_half = compute(
+        Calls(forward), (x, torch.full((2,), torch.inf).half()), torch.half
+    ).outputs
+    single, half = torch.finfo(torch.float32), torch.finfo(torch.float16)
+    assert lowest.tolist() == [single.min, 2.0] and clamped.tolist() == [half.max] * 2
+    assert replaced.tolist() == [single.min, single.max] and of_half.tolist() == [single.max] * 2
+    assert torch.finfo is type(single), "it is put back"
+
+
+def test_bits_are_read_in_the_tasks_own_precision() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32)
+
+    exact = compute(Calls(forward), (torch.tensor([-1.5, 2.5]),), torch.float32)
+    assert exact.outputs.tolist() == [1.5, 2.5] and not exact.moves
 
 
 def test_each_operator_rounds_like_its_own_operands() -> None:

@@ -63,7 +63,12 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
     # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
     os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), spin_count
     limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
-    gpus: list[Gpu] = []
+    gpu: Gpu | None = None
+
+    def open_device() -> None:
+        nonlocal gpu
+        gpu = Gpu(jit=spec["may_exec"])
+
     layers = confine(
         scratch,
         limits,
@@ -72,14 +77,14 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
         filtered=spec["filtered"],
         bounded=spec["filtered"],
         cuda=cuda,
-        open_device=(lambda: gpus.append(Gpu(jit=spec["may_exec"]))) if cuda else None,
+        open_device=open_device if cuda else None,
         modules=modules if spec["candidate"] else None,
         sealed=spec["sealed"],
     )
     if torch.get_num_threads() != spec["threads"]:  # to set it starts threads that nobody uses, and that must stop too
         torch.set_num_threads(spec["threads"])
     os.chdir(scratch)
-    served = Contestant(sock, scratch, gpus.pop() if cuda else None, note, helper)
+    served = Contestant(sock, scratch, gpu, note, helper)
     with torch.no_grad():
         served.rehearse()
         if spec["candidate"]:

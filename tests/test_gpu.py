@@ -1,0 +1,104 @@
+"""What a GPU's driver needs of the confinement, and the share of the work there: as far as no GPU is needed to see it.
+
+`make gpu-check` tries the rest where there is one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelrl.executor import ExecutorSettings
+from kernelrl.executor.legality.operators import launch_nothing
+from kernelrl.executor.processes.warming import forkserver_environment
+
+DRIVER = """
+import socket, sys, threading
+from pathlib import Path
+from kernelrl.executor.confinement import sandbox, system_calls
+{switch}
+sandbox.leave_network()
+begin = threading.Event()
+
+def attempt(name, action):
+    try:
+        action()
+    except OSError:
+        return
+    print("could", name)
+
+def begins_and_waits():
+    begin.wait()
+    attempt("open a socket in a thread of the driver's", listen)
+    attempt("name a thread", lambda: Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("driver"))
+
+def listen():
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as own:
+        own.bind(b"\\0of the driver " + str(threading.get_native_id()).encode())
+        own.listen()
+
+thread = threading.Thread(target=begins_and_waits)
+
+def open_device():
+    attempt("open a socket before", listen)
+    thread.start()
+
+scratch = Path(sys.argv[1])
+limits = sandbox.Limits(1 << 40, 1 << 20)
+layers = sandbox.confine(scratch, limits, cuda=True, open_device=open_device)
+print("layers", *layers)
+attempt("open a socket", listen)
+attempt("tell the kernel to spare it", lambda: Path("/proc/self/oom_score_adj").write_text("1000"))
+begin.set()
+thread.join()
+"""
+"""What a driver does where its process is confined, and what is done there later."""
+
+
+def done(tmp_path: Path, switch: str = "") -> set[str]:
+    command = [sys.executable, "-c", DRIVER.replace("{switch}", switch), str(tmp_path)]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    lines = finished.stdout.splitlines()
+    assert "layers namespaces landlock seccomp" in lines, finished.stderr
+    return {line.removeprefix("could ") for line in lines if line.startswith("could ")}
+
+
+def test_a_driver_starts_within_the_confinement_and_its_threads_are_filtered_too(tmp_path: Path) -> None:
+    assert done(tmp_path) == {"open a socket before", "name a thread"}
+
+
+def test_without_the_filter_for_all_threads_a_driver_s_could_be_used(tmp_path: Path) -> None:
+    switch = "system_calls.seccomp.SyscallFilter.set_attr = lambda *_: None"
+    assert done(tmp_path, switch) == {
+        "open a socket before",
+        "name a thread",
+        "open a socket in a thread of the driver's",
+    }
+
+
+def test_drivers_and_compilers_are_found_by_the_variables_that_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere/lib64")
+    monkeypatch.setenv("CUDA_HOME", "/somewhere/cuda")
+    monkeypatch.setenv("SECRET", "key")
+    environment = forkserver_environment(ExecutorSettings(device="cuda"))
+    assert (environment["LD_LIBRARY_PATH"], environment["CUDA_HOME"]) == ("/somewhere/lib64", "/somewhere/cuda")
+    assert "SECRET" not in environment and "TRITON_INTERPRET" not in environment
+
+
+@pytest.mark.parametrize(
+    ("operators", "nothing"),
+    [
+        ({"aten::empty_like", "aten::view", "aten::transpose"}, True),
+        (set(), True),
+        ({"aten::empty", "aten::zeros"}, False),
+        ({"aten::empty", "aten::copy_"}, False),
+        ({"aten::_local_scalar_dense"}, False),
+    ],
+)
+def test_operators_that_start_no_kernel_leave_all_of_the_work_to_the_candidate(
+    operators: set[str], nothing: bool
+) -> None:
+    assert launch_nothing(operators) == nothing
