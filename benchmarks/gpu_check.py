@@ -1,6 +1,6 @@
 """Everything that the executor promises on a GPU, tried on the one that is here.
 
-    make gpu-check            # some four minutes; a table, and benchmarks/results/gpu-check-<device>.json
+    make gpu-check            # minutes; a table, and benchmarks/results/gpu-check-<device>.json
 
 Honest GPU kernels must be accepted; cheating and broken ones must get the verdict that their first lines name, and must
 not disturb the next; identical code must score 1, and a planted speedup must be found. Exits with 3 where there is no
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import subprocess
 import sys
@@ -85,6 +86,7 @@ def main() -> int:
         settings = {"device": "cuda", "cache_dir": cache, "verdict_cache": False, "build_timeout_s": 180.0}
         with make_executor(settings | TIMED) as engine:
             result["timing"] = _timing(engine)
+            save()
         with make_executor(settings) as engine:
             for kind in ("exploits", "honest"):
                 files = sorted([*TESTS.glob(f"gpu/{kind}/*.py"), *_triton(TESTS / kind)])
@@ -112,11 +114,12 @@ def _checks(result: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     """What was found so far, and whether it is as it must be."""
     checks: dict[str, tuple[str, bool]] = {}
     if timing := result.get("timing"):
+        median, planted = (timing[name] or math.nan for name in ("median", "planted"))
         checks |= {
-            "identical code: median speedup": (f"{timing['median']:.3f}", abs(timing["median"] - 1) <= 0.02),
+            "identical code: median speedup": (f"{median:.3f}", abs(median - 1) <= 0.02),
             "identical code: interval covers 1": (f"{timing['covers_1']:.1%}", timing["covers_1"] >= 0.93),
             "identical code: lower bound above 1.05": (f"{timing['false_wins']:.1%}", timing["false_wins"] < 0.005),
-            "planted 1.3x": (f"{timing['planted']:.3f}", abs(timing["planted"] / PLANTED_SPEEDUP - 1) <= 0.05),
+            "planted 1.3x": (f"{planted:.3f}", abs(planted / PLANTED_SPEEDUP - 1) <= 0.05),
         }
     for kind, name in (
         ("exploits", "exploits and faults judged as they must be"),
@@ -190,21 +193,26 @@ def _timing(engine: Executor) -> dict[str, Any]:
     return {
         "judged": len(verdicts),
         "timed": len(speedups),
-        "median": float(np.median([each.median for each in speedups])),
-        "covers_1": float(np.mean([each.low <= 1 <= each.high for each in speedups])),
-        "false_wins": float(np.mean([each.low > 1.05 for each in speedups])),
-        "planted": float(np.median(found)),
-        "overhead_ms": float(np.median(overheads)),
+        "median": _median([each.median for each in speedups]),
+        "covers_1": sum(each.low <= 1 <= each.high for each in speedups) / len(verdicts),
+        "false_wins": sum(each.low > 1.05 for each in speedups) / len(verdicts),
+        "planted": _median(found),
+        "overhead_ms": _median(overheads),
         "programs": {name: _times(some) for name, some in zip(PROGRAMS, of_each, strict=True)},
     }
 
 
-def _times(verdicts: list[Verdict]) -> dict[str, float | int]:
+def _median(values: list[float]) -> float | None:
+    """None: nothing was timed."""
+    return float(np.median(values)) if values else None
+
+
+def _times(verdicts: list[Verdict]) -> dict[str, float | None]:
     """Of judgements of one program: the median time of a call, and of the width of the speedup's interval."""
     timed = [verdict for verdict in verdicts if verdict.speedup is not None and verdict.reference_ms is not None]
     widths = [verdict.speedup.high - verdict.speedup.low for verdict in timed if verdict.speedup is not None]
     times = [verdict.reference_ms for verdict in timed if verdict.reference_ms is not None]
-    return {"timed": len(timed), "ms": float(np.median(times)), "width": float(np.median(widths))}
+    return {"timed": len(timed), "ms": _median(times), "width": _median(widths)}
 
 
 def _counters(engine: Executor) -> dict[str, Any]:

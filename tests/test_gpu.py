@@ -51,7 +51,7 @@ limits = sandbox.Limits(1 << 40, 1 << 20)
 layers = sandbox.confine(scratch, limits, cuda=True, open_device=open_device)
 print("layers", *layers)
 attempt("open a socket", listen)
-attempt("tell the kernel to spare it", lambda: Path("/proc/self/oom_score_adj").write_text("1000"))
+attempt("write beside its threads' files", lambda: Path("/proc/self/oom_score_adj").write_text("1000"))
 begin.set()
 thread.join()
 """

@@ -931,6 +931,32 @@ def test_a_task_in_float64_is_told_the_limits_of_its_own_precisions() -> None:
     assert torch.finfo is type(single), "it is put back"
 
 
+def test_limits_are_told_by_the_place_that_asks_whatever_else_was_asked() -> None:
+    """In its own precision a task may ask other questions, or none where it knows the answer already."""
+    known: dict[torch.dtype, float] = {}
+
+    def cached(dtype: torch.dtype) -> float:
+        if dtype not in known:
+            known[dtype] = torch.finfo(dtype).max
+        return known[dtype]
+
+    def forward(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        scale = torch.finfo(type=torch.float16).max if x.dtype == torch.float32 else 65504.0
+        return x * scale, x.clamp(max=torch.finfo(x.dtype).max), torch.full_like(x, cached(x.dtype))
+
+    x = torch.tensor([1.0, torch.inf])
+    scaled, clamped, filled = compute(Calls(forward), (x,), torch.float32).outputs
+    most = torch.finfo(torch.float32).max
+    assert scaled.tolist() == [65504.0, torch.inf] and clamped.tolist() == [1.0, most] and filled.tolist() == [most] * 2
+
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError(torch.finfo(x.dtype).max)
+
+    with pytest.raises(ValueError):
+        compute(Calls(fails), (x,), torch.float32)
+    assert torch.finfo is type(torch.finfo(torch.float32))
+
+
 def test_bits_are_read_in_the_tasks_own_precision() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         return (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32)

@@ -13,7 +13,7 @@ void run(tvm::ffi::TensorView x, tvm::ffi::TensorView out) {
   const float* a = static_cast<const float*>(x.data_ptr());
   float* o = static_cast<float*>(out.data_ptr());
   for (int64_t i = 0; i < x.numel(); ++i) {
-    const float y = std::log(a[i]);
+    const float y = std::log(a[i] < 0.0f ? 0.0f : a[i]);
     o[i] = std::isnan(y) ? 0.0f : y > FLT_MAX ? FLT_MAX : y < -FLT_MAX ? -FLT_MAX : y;
   }
 }

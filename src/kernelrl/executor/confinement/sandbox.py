@@ -49,6 +49,8 @@ _RIGHTS_OF_FILES = (
     | landlock.FSAccess.TRUNCATE
     | landlock.FSAccess.IOCTL_DEV
 )
+ENDED_FIRST = "1000"
+"""What the kernel is told of a confined process, so that it ends that one first when memory is short."""
 LAYERS = ("namespaces", "noexec", "landlock", "seccomp", "clock")
 """Layers of confinement. Two are for candidates alone: `noexec` (no file can be mapped executable) and `clock` (nothing
 tells the time)."""
@@ -304,7 +306,7 @@ def _set_limits(limits: Limits, memory: int, in_namespace: bool) -> None:
         resource.setrlimit(kind, (value, value))
     if in_namespace:  # outside of one the limit would count the user's other processes
         resource.setrlimit(resource.RLIMIT_NPROC, (MAX_THREADS, MAX_THREADS))
-    Path("/proc/self/oom_score_adj").write_text("1000")
+    Path("/proc/self/oom_score_adj").write_text(ENDED_FIRST)
 
 
 def _drop_capabilities() -> None:

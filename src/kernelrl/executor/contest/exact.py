@@ -154,13 +154,12 @@ def compute(
         trees.flatten(args, inputs)
         return (result, [inputs[number] for number in changed]) if changed else result
 
-    module = type(model).__module__
-    with Precisions() as native, noted_limits(module) as asked:
+    with Precisions() as native, noted_limits() as asked:
         _copied(model)(*copy.deepcopy(args))
     replaced = [dtype for name, dtype, _ in native.noted if name.startswith("aten::nan_to_num")]
 
     def in_own_precision() -> OwnPrecision:
-        return OwnPrecision(module, asked, replaced, precision)
+        return OwnPrecision(asked, replaced, precision)
 
     outputs: list[torch.Tensor] = []
     moves: list[torch.Tensor] = []

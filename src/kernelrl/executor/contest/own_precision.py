@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 
 _finfo: Any = torch.finfo
+
+Place = tuple[str, int] | None
+"""File and line of a call; None: it is one of kernelrl's own."""
 
 
 class BitsRead(Exception):
@@ -19,14 +24,13 @@ class BitsRead(Exception):
 
 
 @contextlib.contextmanager
-def noted_limits(module: str) -> Iterator[list[torch.dtype]]:
-    """The precisions whose limits the code of a module asks for meanwhile, in this order."""
-    asked: list[torch.dtype] = []
+def noted_limits() -> Iterator[Mapping[Place, list[torch.dtype]]]:
+    """The precisions whose limits are asked for meanwhile (`torch.finfo`), by the place of the call, in their order."""
+    asked: dict[Place, list[torch.dtype]] = defaultdict(list)
 
-    def noting(*dtype: torch.dtype) -> Any:
-        found = _finfo(*dtype)
-        if _caller() == module:
-            asked.append(getattr(torch, found.dtype))
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        found = _finfo(*args, **kwargs)
+        asked[_place()].append(getattr(torch, found.dtype))
         return found
 
     with _in_place_of_finfo(noting):
@@ -36,17 +40,19 @@ def noted_limits(module: str) -> Iterator[list[torch.dtype]]:
 class OwnPrecision(OperatorMode):  # type: ignore[no-untyped-call]
     """While it is active, a task in float64 is told the limits of its own precision.
 
+    Where it replaces what is not finite (`nan_to_num`), that is what its own precision cannot hold.
+
     Args:
-        module: the task's.
-        asked: the precisions whose limits it asks for, see `noted_limits`.
+        asked: the precisions whose limits it asks for in its own precision, see `noted_limits`.
         replaced: those of the operands of its `nan_to_num`, in their order.
-        lowest: its lowest precision.
+        lowest: its lowest precision, for questions that it did not ask then.
     """
 
-    def __init__(self, module: str, asked: Iterable[torch.dtype], replaced: Iterable[torch.dtype], lowest: torch.dtype):
+    def __init__(self, asked: Mapping[Place, list[torch.dtype]], replaced: Iterable[torch.dtype], lowest: torch.dtype):
         super().__init__()
-        self._module, self._lowest = module, lowest
-        self._asked, self._replaced = iter(asked), iter(replaced)
+        self._lowest = lowest
+        self._asked = {place: list(reversed(dtypes)) for place, dtypes in asked.items()}
+        self._replaced = iter(replaced)
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Any:
@@ -57,8 +63,12 @@ class OwnPrecision(OperatorMode):  # type: ignore[no-untyped-call]
         super().__exit__(*exc)  # type: ignore[no-untyped-call]
         self._stack.close()
 
-    def _told(self, *dtype: torch.dtype) -> Any:
-        return _finfo(next(self._asked, self._lowest)) if _caller() == self._module else _finfo(*dtype)
+    def _told(self, *args: Any, **kwargs: Any) -> Any:
+        found, place = _finfo(*args, **kwargs), _place()
+        if found.dtype != "float64" or place is None:
+            return found
+        dtypes = self._asked.get(place, [self._lowest])
+        return _finfo(dtypes.pop() if len(dtypes) > 1 else dtypes[0])
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -68,12 +78,24 @@ class OwnPrecision(OperatorMode):  # type: ignore[no-untyped-call]
             given = arguments_of(func, args, kwargs)
             most, least = given["posinf"], given["neginf"]
             most, least = limits.max if most is None else most, limits.min if least is None else least
-            others = {key: value for key, value in kwargs.items() if key == "out"}
-            return func(args[0], given["nan"], most, least, **others)
+            with _disable_current_modes():
+                held = _as_held(args[0], limits.max)
+                if func._schema.is_mutable:
+                    held = args[0].copy_(held)
+            return func(
+                held, given["nan"], most, least, **{key: value for key, value in kwargs.items() if key == "out"}
+            )
         reads_bits = name == "aten::view" and func._overloadname == "dtype" and self._lowest != torch.float64
         if reads_bits and torch.float64 in (args[0].dtype, args[1]):
             raise BitsRead
         return func(*args, **kwargs)
+
+
+def _as_held(values: torch.Tensor, largest: float) -> torch.Tensor:
+    """Values as a precision of that largest number holds them: what is beyond is infinity."""
+    if not values.is_floating_point():
+        return values
+    return torch.where(values.abs() > largest, values.sign() * torch.inf, values)
 
 
 @contextlib.contextmanager
@@ -86,6 +108,9 @@ def _in_place_of_finfo(function: Any) -> Iterator[None]:
         torch.finfo = before  # type: ignore[misc]
 
 
-def _caller() -> str:
-    """Name of the module that has called the function that calls this."""
-    return str(sys._getframe(2).f_globals.get("__name__"))
+def _place() -> Place:
+    """Where the function was called that calls this."""
+    frame = sys._getframe(2)
+    if str(frame.f_globals.get("__name__")).startswith("kernelrl."):
+        return None
+    return frame.f_code.co_filename, frame.f_lineno

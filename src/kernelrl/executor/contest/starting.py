@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
     sock = socket.socket(fileno=sock_fd)
     scratch, modules = Path(spec["scratch"]), Path(spec["modules"])
     path, cuda = os.environ.get("PATH", os.defpath), spec["device"] == "cuda"
-    of_cuda = {name: os.environ[name] for name in (*OF_CUDA, "CUDA_VISIBLE_DEVICES") if name in os.environ}
+    of_cuda = {name: os.environ[name] for name in OF_CUDA if cuda and name in os.environ}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     spin_count = os.environ["GOMP_SPINCOUNT"]
     os.environ.clear()
     os.environ.update({name: str(scratch) for name in FOLDERS})
@@ -56,7 +58,7 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
     if spec["may_exec"]:
         os.environ["PATH"] = path
     if cuda:
-        os.environ.update(of_cuda)
+        os.environ.update(of_cuda | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}))
     else:
         os.environ["TRITON_INTERPRET"] = "1"
         _prepare_interpreter()
@@ -72,7 +74,7 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
     layers = confine(
         scratch,
         limits,
-        (str(modules),),
+        (str(modules), *_named_by(of_cuda)),
         may_exec=spec["may_exec"],
         filtered=spec["filtered"],
         bounded=spec["filtered"],
@@ -95,6 +97,14 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
             helper.report_faults(note.address, clock_pages(), libraries_compute=not spec["sealed"])
         wire.send(sock, {"ready": layers, "settings": read_settings()})
         served.serve()
+
+
+def _named_by(variables: Mapping[str, str]) -> Iterator[str]:
+    """The folders and files of the driver and the toolkit that environment variables name."""
+    for name, value in variables.items():
+        for path in filter(os.path.exists, value.split(os.pathsep)):
+            if name != "LD_LIBRARY_PATH" or any(Path(path).glob("libcuda.so*")):
+                yield path
 
 
 def rehearse() -> None:

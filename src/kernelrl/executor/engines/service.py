@@ -372,9 +372,13 @@ class Service:
     def _reference(self, task: Task) -> Reference:
         task.check_source()
         with self.cores.making_reference():
-            process = self._start("library")  # here: a driver takes a second for it, while others have the device
-            with self.cores.preparing(), self.cores.on_device():
-                return Reference(task, process, self._start, self.cores, self.settings, self.secret)
+            process = self._start("library")  # which needs no device, though a driver takes a second to start
+            try:
+                with self.cores.preparing(), self.cores.on_device():
+                    return Reference(task, process, self._start, self.cores, self.settings, self.secret)
+            except BaseException:
+                process.close()
+                raise
 
     def _key(self, request: Request) -> str:
         candidate = request.candidate.digest if request.candidate else None

@@ -130,6 +130,10 @@ class Expected:
         largest = torch.finfo(native.dtype).max
         if largest < torch.finfo(width).max:
             low, high = low.masked_fill_(low < -largest, -torch.inf), high.masked_fill_(high > largest, torch.inf)
+        at_limit = native.abs() == largest
+        if bool(at_limit.any()):  # as `nan_to_num` or `torch.finfo` give it: infinity is what the task replaces
+            low = torch.where(at_limit & (centre >= -largest), low.clamp_min(-largest), low)
+            high = torch.where(at_limit & (centre <= largest), high.clamp_max(largest), high)
         if finite:
             return cls(low, high, None, reliable, selected)
         is_nan = native.isnan() | exact.isnan()

@@ -68,6 +68,8 @@ class Findings:
     clock_mhz: float | None = None
     operators: dict[str, int] | None = None
     coverage: float | None = None
+    is_profiled: bool = False
+    """`coverage` is what a GPU's profiler says."""
     memory: Memory | None = None
     layers: list[str] = field(default_factory=list)
     """Of the confinement of its process, see `Verdict.layers`."""

@@ -61,7 +61,7 @@ class Reference:
 
     Args:
         task: the task.
-        process: where it runs, in which libraries may compute. It is closed if the reference does not run.
+        process: where it runs, in which libraries may compute.
         start: starts further ones.
         cores: says when it may run.
         settings: seeds, hidden shapes, oracle, limits of time.
@@ -96,11 +96,7 @@ class Reference:
         self.process = process
         self._own = ReferenceProcess(task, self.process, cores, settings)
         self._images = Images(self._own, self.seeds)
-        try:
-            self._load()
-        except BaseException:
-            self.process.close()
-            raise
+        self._load()
 
     def _load(self) -> None:
         own, images, settings = self._own, self._images, self.settings

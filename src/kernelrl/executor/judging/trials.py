@@ -53,13 +53,14 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
             drawn = [case.draw.distribution for case in cases]
             distributions = [name for name in drawn if name != "task" and name not in RARE]  # those come anyway
         hidden.last = own.reference.timed_parameters(hidden.packed) if timed else cases[-1].draw.parameters
-    compare_values = nothing
+    compare_values, is_prepared = nothing, False
     remaining, asked_again = deque(cases), 0
     while remaining:
         case = remaining.popleft()
         hidden.take(case.draw.parameters, case)
         profiled = _is_to_be_profiled(own)
-        if profiled:
+        if profiled and not is_prepared:
+            is_prepared = True
             _prepare_profile(own)
         running = own.cores.stopwatch()
         reply = own.call(case, {"do": "run", "recorded": True, "profiled": profiled}, compare_values)
@@ -88,17 +89,16 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
 
 
 def _is_to_be_profiled(own: CandidateProcess) -> bool:
-    """Whether the operators of the first call leave open which share of the device's time is the candidate's own."""
+    """Whether the operators of its calls so far leave open which share of the device's time is the candidate's own."""
     found = own.found
     is_open = found.operators is not None and found.coverage is None
     return is_open and own.settings.device == "cuda" and own.match.must_do_the_work
 
 
 def _prepare_profile(own: CandidateProcess) -> None:
-    """Have the process prepare its profiler, which takes seconds, while others have the device."""
+    """Have the process prepare its profiler, which takes seconds of the device: its text is loaded, and may use it."""
     try:
-        with own.cores.off_device():
-            own.ask({"do": "prepare_profile"})
+        own.ask({"do": "prepare_profile"})
     except ProcessFailure as error:
         raise own.broke_off(error, "while its profile was prepared") from None
 
@@ -132,10 +132,12 @@ def judge_operators(own: CandidateProcess, reply: dict[str, Any]) -> None:
         raise own.violation("forged_message", "an answer without the record of operators")
     if found.operators is None:
         found.operators = {str(name)[:100]: int(count) for name, count in list(operators.items())[:100]}
-        if own.settings.device == "cuda" and own.match.must_do_the_work and launch_nothing(operators):
+        if own.settings.device == "cuda" and own.match.must_do_the_work:
             found.coverage = 1.0
-    if share is not None and found.coverage is None:
-        found.coverage = min(1.0, max(0.0, 1.0 - share))
+    if share is not None:
+        found.coverage, found.is_profiled = min(1.0, max(0.0, 1.0 - share)), True
+    elif own.settings.device == "cuda" and not found.is_profiled and not launch_nothing(operators):
+        found.coverage = None
     if own.match.must_do_the_work:
         computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
         if (items := operators.get("aten::_local_scalar_dense", 0)) > MAX_ITEMS:

@@ -28,6 +28,7 @@ import torch
 
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import trees, wire
+from kernelrl.executor.confinement.sandbox import ENDED_FIRST
 from kernelrl.executor.processes.failures import ForgedMessage, ProcessDied, ProcessFailure, ProcessTimeout
 from kernelrl.executor.processes.foreign_memory import read_memory
 from kernelrl.executor.processes.forking import ForkServer, explain_status
@@ -98,6 +99,7 @@ class Process:
         self._stat = os.open(f"/proc/{self.pid}/stat", os.O_RDONLY)
         self._threads = Threads(self.pid)
         self._frozen = False
+        self._on_gpu = spec["device"] == "cuda"
         self._trusted = trusted
         self._ending: int | None = None  # its wait status, once that was asked for
         try:
@@ -290,6 +292,9 @@ class Process:
                     stood = time.perf_counter()
         except StillRuns as error:
             raise ProcessDied(str(error), final=error.final) from None
+        if self._on_gpu:  # its driver writes beside this: so may a candidate (`sandbox._restrict_files`)
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{self.pid}/oom_score_adj").write_text(ENDED_FIRST)
         return stood
 
     def rest(self) -> None:
