@@ -18,10 +18,11 @@ setup: $(VENV)/.installed ## create .venv and install kernelrl with what its tes
 
 $(VENV)/.installed: pyproject.toml constraints-cpu.txt
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer with venv is needed: apt-get install python3 python3-venv"; exit 2; }
-	@echo "creating $(VENV) (a minute or two)"
+	@echo "creating $(VENV) (some minutes)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev]'
 	@touch $@
+	@echo "kernelrl is in $(BIN): try $(BIN)/kernelrl doctor"
 
 demo: setup ## train a small model on this CPU, from nothing to a report (a quarter of an hour on two cores)
 	@$(BIN)/kernelrl pipeline recipe=demo

@@ -140,6 +140,14 @@ def test_calls_that_do_not_count_are_no_place_for_work() -> None:
     assert moving.uneven and moving.speedup is not None and moving.speedup.median == pytest.approx(2.0667, rel=1e-3)
 
 
+def test_an_interval_that_tells_nothing_is_said_to() -> None:
+    """Half of the calls take the time of a question that asks nothing."""
+    short = [Call(1e-4 * (1 + turn % 2), 1e-4 * (1 + turn % 3), None, (2e-4,), (2e-4,)) for turn in range(12)]
+    found = Findings(stage="correct", calls=short, overheads=[1e-4])
+    assert "Too wide to tell" in _verdict(found).feedback and "0.100 ms" in _verdict(found).feedback
+    assert "Too wide to tell" not in _verdict(_timed(1.0, 1.15)).feedback
+
+
 @pytest.mark.slow
 def test_each_group_of_requests_has_its_own_inputs_and_a_verdict_names_them(executor_cache: Path) -> None:
     settings = {**FAST, "cache_dir": str(executor_cache), "verdict_cache": False}

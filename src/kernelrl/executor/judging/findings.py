@@ -34,6 +34,8 @@ RESOLUTION = 0.5
 """Share of the overhead below which no time is told from another."""
 UNCERTAINTY = 0.3
 """Share of the overhead by which all times of one process may be off together (benchmarks/timing_honesty.py)."""
+TOO_WIDE = 3.0
+"""An interval that holds 1 and whose upper end is so many times the lower one tells nothing."""
 UNEVEN = 0.25
 """Share of a candidate's time by which its other calls may take longer than those that count."""
 
@@ -199,6 +201,11 @@ class Findings:
             candidate_ms = float(np.median(self._net(counted._candidate))) * 1e3
             times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
             feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
+            if speedup.low < 1 < speedup.high and speedup.high > TOO_WIDE * speedup.low:
+                asking = f"{self.overhead * 1e3:.3f} ms"
+                feedback += (
+                    f" Too wide to tell: calls are short beside what asking takes ({asking}), or the machine is busy."
+                )
             if uneven:
                 feedback += " Its calls take unequal times; all of them count."
             compiled = [call.compiled for call in self.calls if call.compiled is not None]
