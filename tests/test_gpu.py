@@ -8,10 +8,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kernelrl.executor import ExecutorSettings
+from kernelrl.executor.judging.findings import Findings
+from kernelrl.executor.judging.trials import judge_operators
 from kernelrl.executor.legality.operators import launch_nothing
 from kernelrl.executor.processes.warming import forkserver_environment
 
@@ -102,3 +105,22 @@ def test_operators_that_start_no_kernel_leave_all_of_the_work_to_the_candidate(
     operators: set[str], nothing: bool
 ) -> None:
     assert launch_nothing(operators) == nothing
+
+
+@pytest.mark.parametrize(
+    ("device", "answers", "coverage"),
+    [
+        ("cuda", [({"aten::empty": 1}, None)] * 2, 1.0),
+        ("cuda", [({"aten::empty": 1}, None), ({"aten::zeros": 1}, None)], None),
+        ("cuda", [({"aten::zeros": 1}, None), ({"aten::zeros": 1}, 0.25), ({"aten::zeros": 1}, None)], 0.75),
+        ("cpu", [({"aten::empty": 1}, 0.0)], None),
+    ],
+)
+def test_the_share_of_the_work_is_that_of_all_checked_calls_and_nobodys_claim_on_a_cpu(
+    device: str, answers: list[tuple[dict[str, int], float | None]], coverage: float | None
+) -> None:
+    match = SimpleNamespace(must_do_the_work=True)
+    own = SimpleNamespace(found=Findings(), settings=ExecutorSettings.model_validate({"device": device}), match=match)
+    for operators, share in answers:
+        judge_operators(own, {"operators": operators, "library_share": share})  # type: ignore[arg-type]
+    assert own.found.coverage == coverage

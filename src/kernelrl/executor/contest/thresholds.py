@@ -91,8 +91,9 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         values = next((item for item in given if isinstance(item, torch.Tensor)), None)
         if values is None:
             return result
+        limits = _limits(name, func, args, kwargs) if name in _COMPARES else []
         if self._parameters:
-            self._follow(name, func, args, kwargs, values, result)
+            self._follow(name, given, values, limits, result)
         with contextlib.suppress(Exception):  # an operator that is not made for so many numbers, or for their kind
             self._meanings.follow(name, func, args, kwargs, result)
         if name in _SEARCHES:
@@ -102,10 +103,10 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         elif name in _BAGS:
             self._integers.update(args[8:9])
         elif name in _COMPARES:
-            self._note(values, _limits(name, func, args, kwargs))
+            self._note(values, limits)
         elif name == "histc":  # between its bins a value is on either side by rounding
-            limits = arguments_of(func, args, kwargs)
-            self._note(values, [float(limits["min"]), float(limits["max"])])
+            edges = arguments_of(func, args, kwargs)
+            self._note(values, [float(edges["min"]), float(edges["max"])])
         elif name in _ADDING and values.is_floating_point():
             last = result[-1] if isinstance(result, tuple) else result
             self._sums_long |= values.numel() > LONG * max(1, last.numel()) and last.numel() > 0  # or they are given
@@ -119,9 +120,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._rounds |= name in _ROUNDS or converts or quantizes
         return result
 
-    def _follow(self, name: str, func: Any, args: Any, kwargs: Any, values: torch.Tensor, result: Any) -> None:
+    def _follow(self, name: str, given: list[Any], values: torch.Tensor, limits: Iterable[float], result: Any) -> None:
         """Note which parameters a result is made of, and those that are clamped, with the limits if it is by itself."""
-        given = [*args, *kwargs.values()]
         tensors = tensors_in(given)
         made = [self._made_of(item) for item in tensors]
         if name in _NORMS:
@@ -137,10 +137,10 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
                 self._made[item] = names
         if name in _CLAMPS:
             is_itself = values.untyped_storage()._cdata in self._parameters
-            limits = [0.0] if name == "relu" else _limits(name, func, args, kwargs)
-            limits = [limit for limit in limits if abs(limit) < LIKE_INFINITY] if is_itself else []
+            limits = [0.0] if name == "relu" else limits
+            near = [limit for limit in limits if abs(limit) < LIKE_INFINITY] if is_itself else []
             if is_itself or name != "relu":
-                self._clamped |= dict.fromkeys(names, limits)
+                self._clamped |= dict.fromkeys(names, near)
 
     def _made_of(self, tensor: torch.Tensor) -> frozenset[str]:
         if tensor in self._made:

@@ -96,7 +96,8 @@ def _is_to_be_profiled(own: CandidateProcess) -> bool:
 
 
 def _prepare_profile(own: CandidateProcess) -> None:
-    """Have the process prepare its profiler, which takes seconds of the device: its text is loaded, and may use it."""
+    """Have the process prepare its profiler, which takes seconds that are no time of a call's. It keeps the device:
+    its text is loaded, and may use it."""
     try:
         own.ask({"do": "prepare_profile"})
     except ProcessFailure as error:
@@ -134,10 +135,11 @@ def judge_operators(own: CandidateProcess, reply: dict[str, Any]) -> None:
         found.operators = {str(name)[:100]: int(count) for name, count in list(operators.items())[:100]}
         if own.settings.device == "cuda" and own.match.must_do_the_work:
             found.coverage = 1.0
-    if share is not None:
-        found.coverage, found.is_profiled = min(1.0, max(0.0, 1.0 - share)), True
-    elif own.settings.device == "cuda" and not found.is_profiled and not launch_nothing(operators):
-        found.coverage = None
+    if own.settings.device == "cuda":  # elsewhere nobody has asked for a share
+        if share is not None:
+            found.coverage, found.is_profiled = min(1.0, max(0.0, 1.0 - share)), True
+        elif not found.is_profiled and not launch_nothing(operators):
+            found.coverage = None
     if own.match.must_do_the_work:
         computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
         if (items := operators.get("aten::_local_scalar_dense", 0)) > MAX_ITEMS:
