@@ -69,13 +69,13 @@ def test_what_the_process_names_as_its_memory_must_be_spans(executor: Executor) 
 
 
 def test_the_memory_of_a_call_is_overwritten_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_memory, "FIRST_BYTES", 4096)
+    monkeypatch.setattr(call_memory, "SLACK_BYTES", 96)
     memory = CallMemory(1 << 20)
-    memory.overwrite([[0, 1 << 20]])
+    memory.overwrite([[0, 1 << 20]], 4000)
     assert memory.copy(64, 8).tolist() == [GARBAGE] * 8, "what the first call will take is filled"
     assert memory.copy(8192, 8).tolist() == [0] * 8, "what nobody has touched stays so"
     os.pwrite(memory.fd, bytes(range(1, 101)) * 100, 4096)
-    memory.overwrite([[0, 5000], [6000, 1 << 20]])
+    memory.overwrite([[0, 5000], [6000, 1 << 20]], 0)
     assert set(memory.copy(4096, 5000 - 4096).tolist()) == {GARBAGE}
     assert GARBAGE not in set(memory.copy(5000, 50).tolist()), "what is in use stays"
     assert set(memory.copy(6064, 2000).tolist()) == {GARBAGE}
@@ -85,26 +85,26 @@ def test_the_memory_of_a_call_is_overwritten_before_it(monkeypatch: pytest.Monke
 
 def test_what_is_touched_beyond_all_measure_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_memory, "OVERWRITTEN_BYTES", 8192)
-    monkeypatch.setattr(call_memory, "FIRST_BYTES", 0)
+    monkeypatch.setattr(call_memory, "SLACK_BYTES", 0)
     memory = CallMemory(1 << 20)
     os.pwrite(memory.fd, b"x" * (1 << 20), 0)
-    memory.overwrite([[0, 1 << 20]])
+    memory.overwrite([[0, 1 << 20]], 0)
     assert set(memory.copy(64, 8192).tolist()) == {GARBAGE} and not memory.copy(8256, (1 << 20) - 8256).any()
 
 
 def test_outputs_on_memory_that_nobody_has_filled_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_memory, "FIRST_BYTES", 4096)
+    monkeypatch.setattr(call_memory, "SLACK_BYTES", 96)
     monkeypatch.setattr(call_memory, "OVERWRITTEN_BYTES", 1 << 16)
     memory = CallMemory(1 << 20)
-    memory.overwrite([[0, 1 << 20]])
+    memory.overwrite([[0, 1 << 20]], 4000)
     assert not memory.lay_unfilled([(64, 4000)])
     assert memory.lay_unfilled([(64, 4000), (4000, 8192)]), "its end was zero"
-    memory.overwrite([[0, 1 << 20]])
+    memory.overwrite([[0, 1 << 20]], 4000)
     assert set(memory.copy(4000, 8192).tolist()) == {GARBAGE}
     assert not memory.lay_unfilled([(64, 4000), (4000, 8192)]), "it is filled before the next call"
     os.pwrite(memory.fd, b"x" * (1 << 19), 0)
     memory.lay_unfilled([(300_000, 8192)])
-    memory.overwrite([[0, 1 << 20]])
+    memory.overwrite([[0, 1 << 20]], 4000)
     assert not memory.lay_unfilled([(300_000, 8192)]), "whatever else is cleared"
     assert not memory.copy(200_000, 8192).any()
 
@@ -113,7 +113,7 @@ def test_a_kernel_that_takes_further_memory_in_each_call_finds_it_filled() -> No
     memory, unfilled = CallMemory(1 << 28), []
     for call in range(8):
         top = call * (1 << 23)
-        memory.overwrite([[top, 1 << 28]])
+        memory.overwrite([[top, 1 << 28]], 1 << 20)
         unfilled.append(memory.lay_unfilled([(top + (1 << 22), 1 << 22)]))
     assert unfilled == [True, True, *[False] * 6]
 

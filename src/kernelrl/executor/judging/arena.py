@@ -135,15 +135,20 @@ class Arena:
         else:
             self._call.expect(self._spans)
 
-    def put(self, image: torch.Tensor, ask: Callable[[dict[str, Any]], Any]) -> None:
+    def put(self, image: torch.Tensor, outputs: list[dict[str, Any]], ask: Callable[[dict[str, Any]], Any]) -> None:
         """Write the inputs of the next call, and over the memory that it may use.
+
+        Args:
+            image: the arena's bytes.
+            outputs: descriptions of what comes out; empty where that is not known yet.
+            ask: puts a question to the process.
 
         Raises:
             ValueError: see `write`.
         """
         self.write(image, ask)
         if self._call is not None:
-            self._call.overwrite(self._spans)
+            self._call.overwrite(self._spans, sum(map(num_bytes_of, outputs)))
 
     def outputs(self, reply: dict[str, Any], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
         """Descriptions of the last call's outputs where they can be read, and the inputs as the call has left them."""

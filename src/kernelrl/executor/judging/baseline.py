@@ -59,7 +59,7 @@ class Baseline:
                 return self._ask(message, settings.run_timeout_s)
 
             self._arena.arrange(case.shape.layout, ask)
-            self._arena.put(case.image, ask)
+            self._arena.put(case.image, case.outputs, ask)
             assert case.expected is not None
             outputs = self._arena.outputs(self._ask({"do": "run"}, COMPILE_TIMEOUT_S), ask)
             if not all(

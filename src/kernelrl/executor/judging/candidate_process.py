@@ -55,7 +55,7 @@ class CandidateProcess:
         """One call of `forward` that is not timed."""
         try:
             self.arena.arrange(case.shape.layout, self.ask)
-            self.arena.put(case.image, self.ask)
+            self.arena.put(case.image, case.outputs, self.ask)
             return self.ask(question, meanwhile)
         except ProcessFailure as error:
             raise self.broke_off(error, "while it ran") from None

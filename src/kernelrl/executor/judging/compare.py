@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,8 @@ SOME = 4096
 """Elements that are looked at before all others are."""
 OF_CHANGE = 1 / 20
 """Share of what makes an output another than an input that may be missing."""
+_LIBC = ctypes.CDLL(None)
+_LIBC.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
 
 @dataclass(frozen=True)
@@ -245,12 +249,20 @@ class Near:
         """Whether every element is near. Values that are not finite are not."""
         if self.margin is None:
             return torch.equal(output, self.native)
+        if not output.numel():
+            return True
         wide = output.to(self.native.dtype)
-        if torch.equal(wide, self.native) and all_are_finite(wide):
+        if self._is_finite and _are_same_bytes(wide, self.native):
             return True
         with np.errstate(invalid="ignore"):
-            distance = np.subtract(wide.numpy(), self.native.numpy())
-        return bool((np.abs(distance) <= self.margin.numpy()).all())  # of one element NumPy makes no array
+            beyond = np.atleast_1d(np.subtract(wide.numpy(), self.native.numpy()))
+            np.abs(beyond, out=beyond)  # in place: to allocate takes longer than to compute
+            beyond -= self.margin.numpy()
+            return bool(beyond.max() <= 0)  # NaN is not
+
+    @cached_property
+    def _is_finite(self) -> bool:
+        return all_are_finite(self.native)
 
 
 @dataclass(frozen=True)
@@ -388,6 +400,13 @@ def _is_selected(exact: torch.Tensor, native: torch.Tensor) -> bool:
     if exact.dtype == native.dtype:
         return False
     return torch.equal(exact.nan_to_num(0.0), native.to(exact.dtype).nan_to_num(0.0))
+
+
+def _are_same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors of one shape and dtype hold the same, in half the time of `torch.equal` where they may."""
+    if not (first.is_contiguous() and second.is_contiguous()):
+        return torch.equal(first, second)
+    return _LIBC.memcmp(first.data_ptr(), second.data_ptr(), first.nbytes) == 0
 
 
 def _root_mean_square(values: torch.Tensor) -> float:

@@ -78,7 +78,10 @@ class ReferenceProcess:
             how: see `Contestant.do_run`.
         """
         self.arena.arrange(layout, self.ask)
-        (self.arena.put if filled else self.arena.write)(image, self.ask)
+        if filled:
+            self.arena.put(image, [], self.ask)
+        else:
+            self.arena.write(image, self.ask)
         return self.ask({"do": "run"} | how)
 
     def outputs(self, reply: dict[str, Any]) -> list[torch.Tensor]:

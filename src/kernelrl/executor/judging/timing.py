@@ -42,7 +42,7 @@ def time_call(
         return process.ask(message, limit_s, alone=True)[0]
 
     arena.arrange(case.shape.layout, ask)
-    arena.put(case.image, ask)
+    arena.put(case.image, case.outputs, ask)
     machine.settle_caches(settings.cpu_cache)
     with around:
         return process.ask({"do": "run", "recorded": recorded}, limit_s, alone=True)

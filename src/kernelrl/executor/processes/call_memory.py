@@ -27,8 +27,8 @@ OVERWRITTEN_BYTES = 256 << 20
 cost page faults again."""
 PIECE_BYTES = 64 << 10
 """What the smallest piece counts for."""
-FIRST_BYTES = 4 << 20
-"""So much of what nobody has touched yet is filled before the first call."""
+SLACK_BYTES = 64 << 10
+"""So much of what nobody has touched yet is filled before a call, beside the memory of its outputs."""
 MAX_SPANS = 64
 MAX_PLACES = 8
 """Outputs whose places are remembered."""
@@ -59,7 +59,7 @@ class CallMemory:
         self._spans: list[tuple[int, int]] = []
         self._filled: list[tuple[int, int]] = []
         self._places = deque[tuple[int, int]](maxlen=MAX_PLACES)
-        self._first, self._ahead = FIRST_BYTES, 0
+        self._ahead = 0
         self._lay_unfilled = False
 
     def expect(self, spans: Any) -> None:
@@ -81,19 +81,19 @@ class CallMemory:
             raise ValueError(f"no spans of {self.num_bytes} bytes: {spans!s:.100}")
         self._spans = [(low, high) for low, high in spans]
 
-    def overwrite(self, spans: Any) -> None:
+    def overwrite(self, spans: Any, output_bytes: int) -> None:
         """Fill what the next call may use with garbage, as far as it has been touched or an output may lie there.
 
         Args:
             spans: see `expect`.
+            output_bytes: size of its outputs.
 
         Raises:
             ValueError: see there.
         """
         self.expect(spans)
         tail = self._spans[-1][0] if self._spans else 0
-        places = sorted([*self._places, (tail, tail + max(self._first, self._ahead))])
-        self._first = 0
+        places = sorted([*self._places, (tail, tail + max(output_bytes + SLACK_BYTES, self._ahead))])
         self._filled = []
         left = OVERWRITTEN_BYTES
         for low, high in self._spans:

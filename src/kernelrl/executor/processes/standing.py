@@ -11,8 +11,9 @@ STOPPING_CPU_S = 1.0
 """Time that a process may compute after it was told to stop (in seconds): no kernel's system call takes so long."""
 STOPPING_S = 60.0
 """Time in which it must stand (in seconds): much on a loaded machine, moments on another."""
-SPINNING_S = 1e-4
-"""Time in which it mostly stands (in seconds): to sleep meanwhile would be measured, to spin for longer is wasted."""
+SPINNING_S, SLEEPING_S = 1e-3, 1e-4
+"""Time in which it mostly stands (in seconds): to sleep meanwhile would be measured, to spin for longer is wasted. Then
+how long to sleep before each further look."""
 STOPPED, ENDED = b"Tt", b"ZX"
 MOST_OPEN = 8
 """Files of one process that stay open."""
@@ -54,7 +55,7 @@ def wait_until_it_stands(pid: int, stands: Callable[[], bool]) -> None:
         if waited < SPINNING_S:
             os.sched_yield()  # to a thread that has yet to stop on this core
         else:
-            time.sleep(SPINNING_S)
+            time.sleep(SLEEPING_S)
 
 
 class Threads:
