@@ -759,6 +759,16 @@ def test_a_task_whose_forward_draws_random_numbers_is_at_fault_where_they_matter
         assert judge(executor, own(harmless), harmless, "python").correct
 
 
+def test_a_task_that_remembers_its_calls_is_at_fault_where_that_matters(executor: Executor) -> None:
+    """Reference and candidate are called another number of times."""
+    average = "self.register_buffer('mean', torch.zeros(8))", "self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)"
+    remembers = program(average[0], f"{average[1]}\n        return x - self.mean")
+    verdict = judge(executor, remembers.replace("class Model(", "class ModelNew("), remembers, "python")
+    assert (verdict.status, verdict.fault) == ("infrastructure", "task") and "called again" in verdict.feedback
+    harmless = program(average[0], f"{average[1]}\n        return torch.relu(x)")
+    assert judge(executor, harmless.replace("class Model(", "class ModelNew("), harmless, "python").correct
+
+
 def test_a_task_in_which_rounding_decides_how_many_outputs_there_are_is_at_fault(executor: Executor) -> None:
     task = program("pass", "y = x + 1e8\n        return y[y > 1e8]")
     verdict = judge(executor, task.replace("class Model(", "class ModelNew("), task, "python")

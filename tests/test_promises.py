@@ -5,6 +5,7 @@ Static rules are off where a promise must hold without them.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,10 @@ from kernelrl.executor.judging.compare import Expected
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.legality import symbols
 from kernelrl.task import Task
+
+PAGE = Path(__file__).parents[1] / "docs" / "kernels.md"
+ON_THE_PAGE = re.findall(r"^```python\n# (\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+"""Programs with their dialects, the task first."""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +108,23 @@ def test_inputs_that_are_constant_vary_in_timed_calls(executor: Executor) -> Non
     )
     verdict = judge(executor, reader_of_one, task, "python")
     assert verdict.correct, verdict.feedback
+
+
+def test_inputs_of_which_there_are_few_are_no_measure_of_speed(executor: Executor) -> None:
+    """A kernel may keep what it has computed for each."""
+    task = REFERENCE.replace("torch.randn(256, 1024)", "(torch.rand(2) > 0.5).float()")
+    verdict = judge(executor, python("return torch.relu(x) * 2.0"), task, "python")
+    assert verdict.correct and verdict.speedup is None and "repeat from call to call" in verdict.feedback
+
+
+def test_the_keys_of_a_dictionary_have_no_order(executor: Executor) -> None:
+    task = REFERENCE.replace("return torch.relu(x) * 2.0", 'return {"a": torch.relu(x), "b": [x * 2.0, x + 1.0]}')
+    for body, right in (
+        ('{"b": (x * 2.0, x + 1.0), "a": torch.relu(x)}', True),
+        ('{"b": (x + 1.0, x * 2.0), "a": torch.relu(x)}', False),
+        ('{"a": x * 2.0, "b": [torch.relu(x), x + 1.0]}', False),
+    ):
+        assert judge(executor, python(f"return {body}"), task, "python").correct == right
 
 
 # 3: deferred work is not there when the outputs are read
@@ -328,7 +350,7 @@ class Diary:
     def arrange(self, layout: object, ask: object) -> None:
         self.pages.append("arrange")
 
-    def put(self, image: object, ask: object) -> None:
+    def put(self, image: object, outputs: object, ask: object) -> None:
         self.pages.append("inputs")
 
 
@@ -377,6 +399,16 @@ def test_every_dialects_example_is_an_honest_candidate(judging: Executor, name: 
     verdict = judge(judging, dialects.get(name).example, task, name)
     assert verdict.status == ("not_run" if name == "cuda" else "correct"), verdict.feedback
     assert not verdict.violations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(1, len(ON_THE_PAGE)))
+def test_every_kernel_of_the_page_on_writing_kernels_is_an_honest_candidate(judging: Executor, number: int) -> None:
+    (_, task), (dialect, kernel) = ON_THE_PAGE[0], ON_THE_PAGE[number]
+    if dialect == "cuda" and shutil.which("nvcc") is None:
+        pytest.skip("nvcc is not on PATH")
+    verdict = judge(judging, kernel, task, dialect)
+    assert verdict.status == ("not_run" if dialect == "cuda" else "correct"), verdict.feedback
 
 
 # what memory a candidate needs is measured from outside, too

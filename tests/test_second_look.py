@@ -256,6 +256,9 @@ HONEST = {
   {LOOP} o[i] = {doubled("a[i]")};""",
     "the last element of a buffer": f"""std::vector<float> copy(a, a + n);
   {LOOP} o[i] = {doubled("copy[i]")};""",
+    "a copy of nothing": f"""void* volatile nowhere = nullptr;
+  std::memcpy(o, nowhere, n - x.numel());
+  {LOOP} o[i] = {doubled("a[i]")};""",
     "masked vectors": f"""int64_t i = 0;
   for (; i + 8 <= n; i += 8) {{ for (int j = 0; j < 8; ++j) o[i + j] = {doubled("a[i + j]")}; }}
   for (; i < n; ++i) o[i] = {doubled("a[i]")};""",

@@ -36,6 +36,8 @@ DTYPES: dict[str, torch.dtype] = {
 def flatten(tree: Any, tensors: list[torch.Tensor], numbers: torch.dtype | None = None) -> Any:
     """JSON form of a tree; its tensors are appended to `tensors` and stand in the form as `{"tensor": index}`.
 
+    The tensors of equal dictionaries have equal numbers, in whichever order their keys come.
+
     Args:
         tree: of lists, tuples and dictionaries.
         tensors: see above.
@@ -65,12 +67,12 @@ def _flatten(tree: Any, tensors: list[torch.Tensor], numbers: torch.dtype | None
     if isinstance(tree, tuple):
         return {"tuple": [_flatten(item, tensors, numbers, count) for item in tuple.__iter__(tree)]}
     if isinstance(tree, dict):
-        pairs = dict.items(tree)
-        return {
-            "dict": [
-                [_flatten(key, tensors, None, count), _flatten(value, tensors, numbers, count)] for key, value in pairs
-            ]
-        }
+        keys = [_flatten(key, tensors, None, count) for key in dict.__iter__(tree)]
+        values = list(dict.values(tree))
+        forms: list[Any] = [None] * len(keys)
+        for place in sorted(range(len(keys)), key=lambda place: repr(keys[place])):
+            forms[place] = _flatten(values[place], tensors, numbers, count)
+        return {"dict": [list(pair) for pair in zip(keys, forms, strict=True)]}
     if isinstance(tree, torch.dtype | torch.device):
         return {type(tree).__name__: str(tree)}
     raise TypeError(f"values of type {type(tree).__name__} cannot be passed to a kernel")
@@ -111,7 +113,9 @@ def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> 
 
 
 def normalised(form: Any) -> Any:
-    """A tree's form in which a list and a tuple are the same."""
+    """A tree's form in which a list and a tuple are the same, and the keys of a dictionary have no order."""
+    if isinstance(form, dict) and isinstance(pairs := form.get("dict"), list):
+        return {"dict": sorted((normalised(pair) for pair in pairs), key=repr)}
     if isinstance(form, dict):
         return {"tuple" if key == "list" else key: normalised(value) for key, value in form.items()}
     if isinstance(form, list):

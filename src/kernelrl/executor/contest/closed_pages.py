@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import tvm_ffi
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from kernelrl.executor.contest.values import tensors_in
 from kernelrl.executor.legality.operators import VIEWS
@@ -374,13 +375,23 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
 
 
 def replay(operators: list[dict[str, Any]]) -> None:
-    """Call operators as they were recorded, with other values; those whose record is broken raise and are left out."""
+    """Call operators as they were recorded, with other values; those whose record is broken raise and are left out.
+
+    So are those with types of eight bits and fewer: their conversions are tables, of which tasks are made.
+    """
     for operator in operators:
         with contextlib.suppress(Exception):
             calls, args, kwargs = _call_of(operator)
+            if any(map(_is_small_float, tree_leaves((args, kwargs)))):
+                continue
             for call in calls:
                 with contextlib.suppress(Exception):
                     call(*args, **kwargs)
+
+
+def _is_small_float(value: Any) -> bool:
+    dtype = value.dtype if isinstance(value, torch.Tensor) else value
+    return isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize < 2
 
 
 def copies_nothing(operator: dict[str, Any]) -> bool:

@@ -109,7 +109,9 @@ def units_of_statistics(
     return of_values, of_normalised
 
 
-def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor] | None:
+def reach_of_sums(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], like: float
+) -> tuple[torch.Tensor, torch.Tensor] | None:
     """How far the sums of an operator go while their terms are added, and how long the runs of equal terms are.
 
     A sum of many positive terms, and then of as many negative ones, has been far away before it comes back, and every
@@ -119,6 +121,7 @@ def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
         func: `sum`, `mean` or `cumsum`.
         args: its arguments, of which the first is in float64.
         kwargs: likewise.
+        like: terms that differ by no more, relative to their size, are equal: rounding has moved them apart.
 
     Returns:
         The largest magnitude of partial sums and the root of the sum of the squared lengths of runs, both of as many
@@ -136,22 +139,28 @@ def reach_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     order = [*kept, *dims]
     terms = values.permute(order).reshape(*(values.shape[dim] for dim in kept), count)
     sums = terms.cumsum(-1).abs_()
-    in_run = _places_in_runs(terms)
+    in_run = _places_in_runs(terms, like)
     if func._schema.name == "aten::cumsum":
         undo = [order.index(dim) for dim in range(values.dim())]
         return sums.cummax(-1).values.permute(undo), (2 * in_run.cumsum(-1)).sqrt().permute(undo)
     return sums.amax(-1), (2 * in_run.sum(-1)).sqrt()
 
 
-def _places_in_runs(terms: torch.Tensor) -> torch.Tensor:
-    """How many equal terms, other than zero, stand before each in its run."""
-    like = torch.zeros(terms.shape, dtype=torch.float64, device=terms.device)
-    equal = terms[..., 1:] == terms[..., :-1]
-    if not bool(equal.any()):
-        return like
-    like[..., 1:] = equal & (terms[..., 1:] != 0)
-    number = like.cumsum(-1)
-    return number - torch.where(like == 0, number, 0.0).cummax(-1).values
+def length_of_runs(terms: torch.Tensor, like: float) -> torch.Tensor:
+    """The root of the sum of the squared lengths of runs of equal terms, along the last dimension."""
+    return (2 * _places_in_runs(terms, like).sum(-1)).sqrt()
+
+
+def _places_in_runs(terms: torch.Tensor, like: float) -> torch.Tensor:
+    """How many equal terms stand before each in its run. Zeros, which add nothing, stand in none and end none."""
+    places = torch.arange(terms.shape[-1], device=terms.device)
+    last = terms.gather(-1, torch.where(terms != 0, places, 0).cummax(-1).values)  # at or before each place, but zeros
+    before = last.roll(1, -1)
+    equal = (terms != 0) & ((terms - before).abs() <= like * terms.abs())
+    equal[..., :1] = False
+    number = equal.double().cumsum(-1)
+    begins = (terms != 0) & ~equal
+    return torch.where(equal, number - torch.where(begins, number, 0.0).cummax(-1).values, 0.0)
 
 
 def shift_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | float:

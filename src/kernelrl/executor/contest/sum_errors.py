@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernelrl.executor.contest.one_sided import reach_of_sums, units_of_sums
+from kernelrl.executor.contest.one_sided import FEW_TERMS, length_of_runs, reach_of_sums, units_of_sums
 from kernelrl.executor.contest.precision import Units, is_float, of_squares
 
 PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "addbmm": 1}
@@ -25,6 +25,12 @@ BY_CHANCE = 4.0
 terms are hardly ever together longer than so many times √n."""
 EQUAL = 1e-6
 """Terms of which the variance is less than this share of their mean square count as equal."""
+
+
+PLACES = 16
+"""Partial sums of products that are looked at."""
+LIKE = 8.0
+"""Units by which terms may differ that rounding has moved apart."""
 
 
 def error_of_sums(
@@ -48,7 +54,9 @@ def error_of_sums(
     if name in PRODUCTS:
         first = PRODUCTS[name]
         num_terms = args[first].shape[-1]
-        error = _error(units.of_sums, num_terms, of_squares(func, args, kwargs), result)
+        squares = of_squares(func, args, kwargs)
+        error = _error(units.of_sums, num_terms, squares, result)
+        error = _at_least_far(error, args[first], args[first + 1], squares, result, units)
         return _at_least_largest(error, num_terms, args[first], args[first + 1], units) if by_largest else error
     if name == "convolution":
         num_terms = args[1].numel() // max(args[1].shape[1 if args[6] else 0], 1)
@@ -90,13 +98,56 @@ def _adding_error(
     divided_by = max(num_terms, 1) if name == "mean" else 1
     squares = of_squares(func, args, kwargs) / divided_by
     error = _error(units.of_sums, num_terms, squares, result)
-    if (found := reach_of_sums(func, args, kwargs)) is None:
+    if (found := reach_of_sums(func, args, kwargs, LIKE * abs(units.of_values))) is None:
         return error
     reach, runs = (each.reshape(result.shape) for each in found)
-    returns = (reach > BY_CHANCE * divided_by * squares.sqrt()) & (reach > 2 * divided_by * result.abs())
-    further = torch.where(returns, num_terms**0.5, 0.0)
-    further = torch.maximum(further, torch.where(runs > BY_CHANCE * num_terms**0.5, runs / 4, 0.0))
-    return torch.maximum(error.abs(), abs(units.of_sums) / divided_by * reach * further)
+    further = _far_and_back(reach, divided_by * squares.sqrt(), divided_by * result, runs, num_terms)
+    return torch.maximum(error.abs(), abs(units.of_sums) / divided_by * further)
+
+
+def _far_and_back(
+    reach: torch.Tensor, by_chance: torch.Tensor, total: torch.Tensor, runs: torch.Tensor, num_terms: int
+) -> torch.Tensor:
+    """Error of sums that go further on their way than they end, or have long runs, in units: see `_adding_error`.
+
+    Args:
+        reach: largest magnitude of their partial sums.
+        by_chance: √(Σ t²).
+        total: what they come to.
+        runs: see `length_of_runs`.
+        num_terms: of each.
+    """
+    returns = (reach > BY_CHANCE * by_chance) & (reach > 2 * total.abs())
+    times = torch.where(returns, num_terms**0.5, 0.0)
+    return reach * torch.maximum(times, torch.where(runs > BY_CHANCE * num_terms**0.5, runs / 4, 0.0))
+
+
+def _at_least_far(
+    error: torch.Tensor,
+    first: torch.Tensor,
+    second: torch.Tensor,
+    squares: torch.Tensor,
+    result: torch.Tensor,
+    units: Units,
+) -> torch.Tensor:
+    """Errors of sums of products, not smaller than those of `_adding_error`. `PLACES` partial sums are looked at."""
+    num_terms = first.shape[-1]
+    along = max(second.dim() - 2, 0)
+    if num_terms < FEW_TERMS:
+        return error
+    sums = reach = torch.zeros(())
+    pieces = zip(first.chunk(PLACES, -1), second.chunk(PLACES, along), strict=True)
+    for one, other in pieces:
+        sums = sums + one @ other
+        reach = torch.maximum(reach, sums.abs())
+    if reach.shape != result.shape:  # products of several matrices are added
+        return error
+    like = LIKE * abs(units.of_values)
+    of_first, of_second = length_of_runs(first, like), length_of_runs(second.movedim(along, -1), like)
+    if first.dim() > 1 and second.dim() > 1:
+        of_first, of_second = of_first.unsqueeze(-1), of_second.unsqueeze(-2)
+    further = _far_and_back(reach, squares.abs().sqrt(), sums, torch.minimum(of_first, of_second), num_terms)
+    return torch.maximum(error.abs(), abs(units.of_sums) * further)
 
 
 def _at_least_largest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 from typing import Any
@@ -10,6 +11,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from kernelrl.executor import trees
+
+_LIBC = ctypes.CDLL(None)
+_LIBC.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
 
 def literal(tensor: torch.Tensor) -> dict[str, Any]:
@@ -32,6 +36,14 @@ def tensor_of(item: dict[str, Any]) -> torch.Tensor:
 def all_are_finite(values: torch.Tensor) -> bool:
     """Whether none is NaN or infinite. A finite sum tells it in a tenth of the time."""
     return math.isfinite(float(values.sum())) or bool(values.isfinite().all())
+
+
+def are_same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors of one shape and dtype hold the same. `torch.equal` takes twice as long, and is as slow where
+    the first element tells."""
+    if not (first.is_contiguous() and second.is_contiguous()):
+        return torch.equal(first, second)
+    return bool(_LIBC.memcmp(first.data_ptr(), second.data_ptr(), first.nbytes) == 0)
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -15,12 +14,10 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution, ExecutorSettings
+from kernelrl.executor.contest.values import are_same_bytes
 from kernelrl.executor.judging import compare
 from kernelrl.executor.processes.call_memory import CallMemory, sealed_memory
 from kernelrl.executor.processes.process import Process
-
-_LIBC = ctypes.CDLL(None)
-_LIBC.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
 
 @dataclass(frozen=True)
@@ -185,7 +182,7 @@ class Arena:
 
     def changed(self, image: torch.Tensor, layout: dict[str, Any]) -> list[int]:
         """Numbers of the inputs that are not as they were written."""
-        if _LIBC.memcmp(self.bytes.data_ptr(), image.data_ptr(), image.numel()) == 0:
+        if are_same_bytes(self.bytes[: image.numel()], image):
             return []
         spans = [span_of(place) for place in layout["tensors"]]
         return [index for index, span in enumerate(spans) if not torch.equal(self.bytes[span], image[span])]
@@ -193,6 +190,20 @@ class Arena:
     def owns(self, pointer: object) -> bool:
         """Whether an address of the process lies in it."""
         return isinstance(pointer, int) and self.address <= pointer < self.address + self.bytes.numel()
+
+
+def repeat(cases: Sequence[Case]) -> bool:
+    """Whether most inputs are those of an earlier case: there are few that the task draws."""
+    known: list[Case] = []
+    for case in cases:
+        if not any(_have_same_inputs(case, other) for other in known):
+            known.append(case)
+    return len(known) < len(cases) / 2
+
+
+def _have_same_inputs(first: Case, second: Case) -> bool:
+    forms = [case.shape.layout["form"] for case in (first, second)]
+    return forms[0] == forms[1] and are_same_bytes(first.image, second.image)
 
 
 def num_bytes_of(described: dict[str, Any]) -> int:

@@ -65,6 +65,8 @@ class Findings:
     calls: list[Call] = field(default_factory=list)
     overheads: list[float] = field(default_factory=list)
     """Times of questions that ask nothing (in seconds)."""
+    untimed: str = ""
+    """Why it was not timed although that was asked for."""
     baseline: str = ""
     load: float = 0.0
     clock_mhz: float | None = None
@@ -214,7 +216,7 @@ class Findings:
                 speedup_compiled = self._ratio(compiled)
                 feedback += f" Against torch.compile ({settings.compile_baseline}): {speedup_compiled.median:.2f}x."
         elif status == "correct":
-            feedback = "Correct. Not timed."
+            feedback = f"Correct. Not timed: {self.untimed}." if self.untimed else "Correct. Not timed."
         build = None
         if self.builds:
             build = Build(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,8 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.values import all_are_finite
-from kernelrl.executor.judging.arena import span_of, view, write
+from kernelrl.executor.judging.arena import span_of, view
+from kernelrl.executor.judging.exchange import exchanges, gives_back
 from kernelrl.executor.judging.expectations import know_choices
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.legality.operators import only_moves
@@ -35,11 +35,8 @@ _READS = frozenset(f"aten::{name}" for name in "item _local_scalar_dense is_nonz
 _HIDING = ("rows", "single", "ordered")
 """Distributions in which a mask that is drawn may hide a whole row."""
 
-_POWERS = torch.tensor([1.15**power for power in range(-50, 50) if power]).bfloat16().float()
-VALUES = torch.cat((-_POWERS.flip(0), _POWERS))
-"""Numbers that every floating-point type has, in ascending order, to be exchanged one for another."""
-CHOSEN = 65_537
-"""So many of them, drawn at random, follow each other before they come again."""
+LIKE = 1e-2
+"""What outputs of equal calls may differ by, relative to each and to their root mean square: order of parallel sums."""
 CALLS = 4
 """Calls in which random numbers may show in the outputs."""
 
@@ -85,15 +82,18 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
     operators = native["operators"].keys()
     has_integers = any(not trees.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"])
     choosing = _UNSTABLE & operators if has_integers else frozenset[str]()
-    not_finite = find_not_finite(own.outputs(native))
+    outputs, drawn = own.outputs(native), [view(image, place) for place in layout["tensors"]]
+    not_finite = find_not_finite(outputs)
     before = own.ask({"do": "state"})["state"]
-    again = own.ask({"do": "run"})
-    own.arena.outputs(again, own.ask)
+    again = own.call(layout, image)
+    outputs_again = own.outputs(again)
     after = own.ask({"do": "state"})["state"]
     pairs = zip(native["tensors"], again["tensors"], strict=True)
     changes_state = {name for name in before if before[name] != after[name]}
     if "random numbers" in changes_state:
         _check_draws(own, layout, image)
+    elif not choosing:
+        _check_memory(own, outputs, outputs_again)
     minds_not_finite = bool(_MINDS_NOT_FINITE & operators) or (
         not changes_state
         and "NaN" not in not_finite
@@ -114,7 +114,7 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
             and not changes_state
             and not native["thresholds"]["makes_places"]  # of any number
             and not _READS & operators
-            and _exchanges(own, layout, image)
+            and (gives_back(outputs, drawn) or exchanges(own, layout, image, operators))
         ),
         lays_out=bool(_LAYS_OUT & operators),
         not_finite=not_finite,
@@ -141,6 +141,22 @@ def _check_draws(own: ReferenceProcess, layout: dict[str, Any], image: torch.Ten
         )
 
 
+def _check_memory(own: ReferenceProcess, outputs: list[torch.Tensor], again: list[torch.Tensor]) -> None:
+    """Check that a second call on the same inputs gives about the same outputs.
+
+    Raises:
+        TaskError: it does not. A candidate is called another number of times than the reference, and otherwise.
+    """
+    for first, second in zip(outputs, again, strict=True):
+        one, two = first.double(), second.double()
+        size = float(one.nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt()) if one.numel() else 0.0
+        if one.shape != two.shape or not torch.allclose(one, two, LIKE, LIKE * size, equal_nan=True):
+            raise TaskError(
+                f"task {own.task.id}: forward gives other outputs for the same inputs when it is called again, so they "
+                "depend on what an earlier call has left (a counter, a moving average); pass that as an input"
+            )
+
+
 def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> bool:
     """Whether no NaN comes out where one element of each floating-point input is NaN.
 
@@ -161,53 +177,6 @@ def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[st
             raise
         return False
     return "NaN" not in find_not_finite(outputs)
-
-
-def _exchanges(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tensor) -> bool:
-    """Whether values of the inputs, exchanged for others, come out exchanged: a program that computes with them, or
-    compares them, does not give the one for the other. What comes out the same both times are constants."""
-    floats = [place for place in layout["tensors"] if trees.DTYPES[place["dtype"]].is_floating_point and place["bytes"]]
-    if not floats:
-        return False
-    generator = torch.Generator().manual_seed(0)
-    chosen = torch.randint(len(VALUES), (CHOSEN,), generator=generator)
-    others = VALUES[torch.randperm(len(VALUES), generator=generator)]
-    changed = image.clone()
-
-    def outputs_of(table: torch.Tensor) -> list[torch.Tensor]:
-        for place in floats:
-            tensor = view(changed, place)
-            once = [1 if step == 0 else size for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
-            count = math.prod(once)
-            write(tensor, table[chosen].to(tensor.dtype).repeat(1 + count // CHOSEN)[:count].view(once))
-        return own.outputs(own.call(layout, changed))
-
-    try:
-        first = outputs_of(VALUES)
-        if not any(bool(_places_of(output)[1].any()) for output in first):
-            return False  # it computes
-        second = outputs_of(others)
-    except TaskError:
-        if not own.process.alive:
-            raise
-        return False
-    return all(_is_exchanged(*pair, others) for pair in zip(first, second, strict=True))
-
-
-def _places_of(output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which of `VALUES` is nearest above each element, and whether it is that one."""
-    places = torch.searchsorted(VALUES, output.float().nan_to_num()).clamp(max=len(VALUES) - 1)
-    return places, VALUES[places] == output
-
-
-def _is_exchanged(first: torch.Tensor, second: torch.Tensor, others: torch.Tensor) -> bool:
-    """Whether all that is among `VALUES` came out exchanged for the others, and the rest is constant."""
-    if first.shape != second.shape:
-        return False
-    places, are_values = _places_of(first)
-    moved = are_values & (first != second)
-    expected = torch.where(moved, others[places], first.float())
-    return torch.allclose(expected, second.float(), 0, 0, equal_nan=True)
 
 
 def find_not_finite(outputs: list[torch.Tensor]) -> set[str]:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from kernelrl.executor import machine
-from kernelrl.executor.judging.arena import Case
+from kernelrl.executor.judging.arena import Case, repeat
 from kernelrl.executor.judging.bound import Bounds, too_fast
 from kernelrl.executor.judging.candidate_process import CandidateProcess
 from kernelrl.executor.judging.endings import Ended
@@ -84,6 +84,9 @@ class Pairs:
                 extra = defaultdict(list, {turn: [(self._draw(), True)] for turn in recorded})
                 for case in self._draw_hidden():
                     extra[secrets.randbelow(1 + num_turns)].append((case, False))
+            if not found.calls and repeat([case for row in rows for case in row]):
+                found.untimed = "the task's inputs repeat from call to call, so a kernel could keep its outputs"
+                return
             first = rows[0][0]
             with cores.preparing(), cores.on_device():
                 self._hidden.take(first.draw.parameters, first)

@@ -99,10 +99,12 @@ def judge(
                 pairs = Pairs(own, outputs, hidden, passed)
                 pairs.prepare_baseline()
                 pairs.time()
-                if settings.device == "cpu":
+                if settings.device == "cpu" and found.calls:
                     pairs.compare_with_bound(bounds)
                     if settings.counters:
                         pairs.count()
+                elif settings.counters:
+                    found.uncounted = found.uncounted or found.untimed
             with cores.on_device():
                 own.check_state()
         except DiedOnClosedPage:  # here, where no lock is held: to learn takes processes of its own

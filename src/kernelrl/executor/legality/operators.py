@@ -47,6 +47,15 @@ _MOVES = PLUMBING | frozenset(
     ).split()
 )
 
+_COMBINES_BITS = PLUMBING | frozenset(
+    f"aten::{name}"
+    for name in (
+        "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ "
+        "__lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ add sub rsub mul neg remainder "
+        "floor_divide div fmod where eq ne lt le gt ge sum cat stack roll flip repeat"
+    ).split()
+)
+"""Operators by which programs take integers apart and put them together. None takes a value for a place in memory."""
 _OVERLOADS = {"aten::to": "_(dtype|dtype_layout|device|other)"}
 """By operator: its overloads in C++, where others would have names that begin alike (`to_sparse`)."""
 
@@ -70,3 +79,8 @@ def launch_nothing(names: Iterable[str]) -> bool:
 def only_moves(names: Set[str]) -> bool:
     """Whether operators only move, convert or compare data, so that copies are the work and no plumbing."""
     return all(name in _MOVES or name.removesuffix("_").removesuffix("_copy") in _MOVES for name in names)
+
+
+def combine_bits(names: Set[str]) -> bool:
+    """Whether operators do nothing with integers but take them apart and put them together."""
+    return all(name in _COMBINES_BITS or name.removesuffix("_") in _COMBINES_BITS for name in names)
