@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -25,8 +26,12 @@ from executor_cases import FAST, PATIENCE_S, judge, request, wait_for
 from kernelrl.candidate import MAX_SOURCE_CHARS
 from kernelrl.dialects import _cpp_text
 from kernelrl.errors import InfrastructureError
-from kernelrl.executor import Executor, make_executor, quota, trees, wire
+from kernelrl.executor import Executor, ExecutorSettings, make_executor, quota, trees, wire
+from kernelrl.executor.building.builder import Built
 from kernelrl.executor.building.pruning import CacheLimits, prune
+from kernelrl.executor.judging.endings import Ended
+from kernelrl.executor.judging.findings import Findings
+from kernelrl.executor.judging.loading import _serve_build
 from kernelrl.executor.legality import symbols
 from kernelrl.executor.processes import patience
 from kernelrl.executor.processes.cores import Cores
@@ -381,6 +386,18 @@ def test_the_first_build_that_takes_too_long_ends_the_judgement(tmp_path: Path) 
     assert first.final and again.cached, "CPU time is the same on a busy machine"
     header = next(tmp_path.glob("headers/*/loader.h.gch"))
     assert header.stat().st_size > 1 << 20, "the header has a limit of its own, and is whole"
+
+
+def test_builds_in_vain_have_one_limit_together() -> None:
+    """Each fails before its own: 16 of them would keep the compilers for a quarter of an hour."""
+    failed = Built(False, None, "error", seconds=35.0, cached=False)
+    own = MagicMock(found=Findings(), settings=ExecutorSettings(build_timeout_s=60.0))
+    own.match.builder.build.return_value = failed
+    _serve_build(own, {"name": "bomb"})
+    own.process.reply.assert_called_once()
+    with pytest.raises(Ended) as ended:
+        _serve_build(own, {"name": "bomb"})
+    assert ended.value.status == "compile_error" and not own.found.final
 
 
 @pytest.mark.slow

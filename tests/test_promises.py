@@ -127,6 +127,14 @@ def test_the_keys_of_a_dictionary_have_no_order(executor: Executor) -> None:
         assert judge(executor, python(f"return {body}"), task, "python").correct == right
 
 
+def test_a_text_beside_the_outputs_must_be_right_for_each_input(executor: Executor) -> None:
+    task = REFERENCE.replace("return torch.relu(x) * 2.0", 'return "odd" if int(x.sum()) % 2 else "even", x * 2.0')
+    same = python('return "odd" if int(x.sum()) % 2 else "even", x * 2.0')
+    assert judge(executor, same, task, "python").correct
+    verdict = judge(executor, python('return "odd", x * 2.0'), task, "python")
+    assert verdict.status == "incorrect" and "another structure" in verdict.feedback
+
+
 # 3: deferred work is not there when the outputs are read
 
 

@@ -66,7 +66,10 @@ def _serve_build(own: CandidateProcess, unit: Any) -> None:
         raise Ended("illegal", f"The build was refused: {refusal.evidence}.") from None
     own.found.builds.append(built)
     own.found.final &= built.final
-    if built.out_of_time:  # a candidate that asks for one after the other would keep the compilers for ever
+    in_vain_s = sum(each.seconds for each in own.found.builds if not each.ok and not each.cached)
+    if built.out_of_time or in_vain_s > own.settings.build_timeout_s:
+        # a candidate that asks for one after the other would keep the compilers for ever
+        own.found.final &= built.out_of_time  # else the load may have decided
         raise Ended("compile_error", f"The C++ source does not compile: {built.log}")
     if own.settings.static_rules and built.violations:
         own.found.violations += [Violation(rule=rule, evidence=evidence) for rule, evidence in built.violations[:20]]

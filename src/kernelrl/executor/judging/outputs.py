@@ -152,6 +152,8 @@ class Outputs:
             form = None
         if form != case.shape.form or len(described) != len(case.outputs):
             message = f"forward returned {len(described)} tensors in another structure, expected {len(case.outputs)}"
+            if len(described) == len(case.outputs):
+                message = "forward returned its outputs in another structure, with other keys or with another text"
             return [], [TrialError(trial=trial, kind="count", inputs=case.inputs, message=message)]
         outputs, errors = [], []
         for index, (native, item) in enumerate(zip(case.outputs, described, strict=True)):

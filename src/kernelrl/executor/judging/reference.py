@@ -429,10 +429,12 @@ class Reference:
         image, shape = inputs
         self.parameters.take(draw.parameters)
         native = own.call(shape.layout, image)
-        if shape.layout["form"] != self.shapes[draw.shape].layout["form"]:
-            shape = self._shape_of(shape.sizes, shape.layout, native)
-        elif trees.normalised(native["done"]) != shape.form:
+        other_numbers = shape.layout["form"] != self.shapes[draw.shape].layout["form"]
+        other_form = trees.normalised(native["done"]) != shape.form
+        if other_form and not other_numbers and len(native["tensors"]) != len(shape.native):
             raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
+        if other_numbers or other_form:  # of the same tensors: a text that depends on them
+            shape = self._shape_of(shape.sizes, shape.layout, native)
         outputs = own.outputs(native)
         changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})
         after = own.arena.inputs(shape.layout) if changed else []
