@@ -855,6 +855,46 @@ def test_a_sum_that_goes_far_on_its_way_may_err_as_much_as_there(name: str, kind
     assert kind == "ascending" or not alone, "else this test shows nothing"
 
 
+@pytest.mark.parametrize("kind", ["up and down", "two parts"])
+def test_a_product_that_goes_far_on_its_way_may_err_as_much_as_there(kind: str) -> None:
+    torch.manual_seed(0)
+    first, second = torch.randn(40, 2000).sort(1).values, torch.randn(2000, 24).sort(0).values
+    first = torch.cat([first[:, ::2], first[:, 1::2].flip(1)], 1)
+    if kind == "two parts":
+        first = torch.where(torch.arange(2000) < 1000, 3.3, -3.3).repeat(40, 1) + 0.1 * torch.rand(40, 1)
+        second = second[-1:].expand(2000, 24)
+    exact = first.double() @ second.double()
+    plain = torch.zeros(40, 24)
+    for index in range(2000):
+        plain += first[:, index, None] * second[index]
+    bounds = expected(exact, exact.float(), moved_by_rounding(torch.mm, first, second))
+    assert bounds.accepts(plain)
+    assert not expected(exact, exact.float()).accepts(plain), "else this test shows nothing"
+    assert not bounds.accepts((first.bfloat16().double() @ second.bfloat16().double()).float())
+
+
+@pytest.mark.parametrize(
+    "before", [lambda x: x.flip(1).flip(1), lambda x: x * (torch.arange(x.shape[1]) % 3 > 0), lambda x: x / 3]
+)
+def test_equal_terms_are_still_a_run_after_other_operators(before: Any) -> None:
+    """Rounding moves them apart in the model of it, and zeros between them add nothing."""
+    torch.manual_seed(0)
+    x = torch.randn(16, 4000)
+    x[9] = torch.where(torch.arange(4000) < 1473, 3.5105056762695312, -3.674678087234497)
+    terms = before(x)
+    plain = [torch.zeros(16)]
+    for index in range(4000):
+        plain.append(plain[-1] + terms[:, index])
+
+    def add(values: torch.Tensor) -> torch.Tensor:
+        return before(values).cumsum(1)
+
+    exact = add(x.double())
+    bounds = expected(exact, exact.float(), moved_by_rounding(add, x))
+    assert bounds.accepts(torch.stack(plain[1:], 1))
+    assert not expected(exact, exact.float()).accepts(torch.stack(plain[1:], 1)), "else this test shows nothing"
+
+
 @pytest.mark.parametrize("name", ["sum", "mean"])
 def test_pairs_of_equal_terms_are_no_reason_to_leave_half_of_them_out(name: str) -> None:
     torch.manual_seed(0)
