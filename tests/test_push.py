@@ -139,6 +139,9 @@ def test_a_data_set_goes_alone_with_licences_and_origins(toy, tmp_path, capsys):
 def test_what_cannot_be_pushed_is_one_line(run, monkeypatch):
     with pytest.raises(UserError, match=r"grpo has not finished there; run `kernelrl grpo` first"):
         main([str(run), "me/kernels", "--stage", "grpo"])
+    for repository in ("me/my kernels", "a/b/c", "me/--"):
+        with pytest.raises(UserError, match="no name of a repository"):
+            main([str(run), repository])
     monkeypatch.setattr("kernelrl.commands.push.get_token", lambda: None)
     with pytest.raises(UserError, match=r"the hub wants to know who uploads: `hf auth login`, or set HF_TOKEN"):
         main([str(run), "me/kernels"])

@@ -117,8 +117,9 @@ def test_all_shipped_rewards_by_default_as_a_table(run, capsys):
     [
         (["replay", "{run}", "reward=nothing"], "reward=nothing: there is no such config"),
         (["replay", "{run}", "--stage", "eval"], "no record of stage 'eval'"),
-        (["replay", "{run}", "seed=1"], "give one folder of a run"),
-        (["replay", "{run}", "{run}"], "give one folder of a run"),
+        (["replay", "{run}", "seed=1"], "seed=1: no override of this command; write reward="),
+        (["replay", "{run}", "stage=sft"], "stage=sft: no override of this command; write --stage sft"),
+        (["replay", "{run}", "{run}"], "2 folders of runs were given, not one"),
         (["play", "{run}"], "invalid choice"),
     ],
 )

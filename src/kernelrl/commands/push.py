@@ -15,6 +15,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, HfApi, ModelCardData, get_token
 from huggingface_hub.errors import HfUriError, HFValidationError
+from huggingface_hub.utils import validate_repo_id
 
 from kernelrl import __version__
 from kernelrl.commands.arguments import Parser
@@ -40,6 +41,11 @@ def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code."""
     options = _parse(arguments)
     set_up_logging()
+    for repository in filter(None, (options.repository, options.data)):
+        try:
+            validate_repo_id(repository)
+        except HFValidationError as error:
+            raise UserError(f"{repository}: no name of a repository: {error}") from None
     run: Path = options.run
     if is_data_set(run):
         parts = [(_gather_data(run, run.with_name(f"{run.name}-push")), options.repository, "dataset")]

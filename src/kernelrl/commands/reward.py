@@ -74,8 +74,12 @@ def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     overrides = [word.partition("=") for word in options.words if "=" in word]
     folders = [word for word in options.words if "=" not in word]
-    if len(folders) != 1 or any(key != "reward" for key, _, _ in overrides):
-        raise UserError("give one folder of a run and, where wanted, reward=[NAME,…]; see `kernelrl reward --help`")
+    for key, _, value in overrides:
+        if key != "reward":
+            instead = f"--{key} {value}" if key in vars(options) else "reward=[NAME,…]"
+            raise UserError(f"{key}={value}: no override of this command; write {instead}")
+    if len(folders) != 1:
+        raise UserError(f"{len(folders)} folders of runs were given, not one: {' '.join(folders) or 'none'}")
     set_up_logging()
     rewards = [_load(name) for name in _names([value for _, _, value in overrides])]
     records = read(Path(folders[0]), options.stage)
