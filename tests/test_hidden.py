@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -893,6 +894,57 @@ def test_equal_terms_are_still_a_run_after_other_operators(before: Any) -> None:
     bounds = expected(exact, exact.float(), moved_by_rounding(add, x))
     assert bounds.accepts(torch.stack(plain[1:], 1))
     assert not expected(exact, exact.float()).accepts(torch.stack(plain[1:], 1)), "else this test shows nothing"
+
+
+def added(terms: torch.Tensor) -> torch.Tensor:
+    """Sums along the last dimension, one term after another in float32."""
+    return torch.from_numpy(np.cumsum(terms.numpy(), axis=-1, dtype=np.float32)[..., -1].copy())
+
+
+def test_differences_of_long_sums_may_err_as_the_sums_do() -> None:
+    torch.manual_seed(0)
+    first, second = torch.rand(65_536), torch.rand(65_536)
+
+    def differ(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return first.mean() - second.mean()
+
+    exact = differ(first.double(), second.double())
+    bounds = expected(exact, exact.float(), moved_by_rounding(differ, first, second))
+    plain = added(first) / 65_536 - added(second) / 65_536
+    assert bounds.accepts(plain) and not expected(exact, exact.float()).accepts(plain), "else this test shows nothing"
+    assert not bounds.accepts(differ(first[:65_000], second[:65_000]))
+
+
+@pytest.mark.parametrize("value", [0.3, -1.7, 2.9])
+def test_rows_that_are_computed_alike_err_alike(value: float) -> None:
+    """Their errors do not average out, as those of other rows do."""
+    first, second = torch.full((64, 4096), value), torch.full((64, 4096), 1.1)
+
+    def loss(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        return (1.0 - nn.functional.cosine_similarity(first, second, dim=1)).mean()
+
+    found = compute(Calls(loss), (first, second), torch.float32)
+    exact = found.outputs
+    dot, one, other = added(first * second), added(first * first), added(second * second)
+    plain = (1.0 - dot / (one.sqrt() * other.sqrt())).mean()
+    assert expected(exact, exact.float(), found.moves[0]).accepts(plain)
+    assert abs(float(plain - exact)) > 1e-6, "else this test shows nothing"
+
+
+@pytest.mark.parametrize("name", ["std", "var"])
+def test_statistics_of_terms_that_are_alike_err_as_their_sums_do(name: str) -> None:
+    torch.manual_seed(0)
+    values = torch.where(torch.rand(256, 1024) < 0.5, 0.0, torch.rand(256, 1024))
+
+    def spread(values: torch.Tensor) -> torch.Tensor:
+        return getattr(values, name)()
+
+    exact = spread(values.double())
+    mean = added(values.flatten()) / values.numel()
+    plain = added((values.flatten() - mean).square()) / (values.numel() - 1)
+    plain = plain.sqrt() if name == "std" else plain
+    assert expected(exact, exact.float(), moved_by_rounding(spread, values)).accepts(plain)
+    assert not expected(exact, exact.float()).accepts(plain), "else this test shows nothing"
 
 
 @pytest.mark.parametrize("name", ["sum", "mean"])

@@ -29,6 +29,10 @@ TIMES = 4.0
 """Jumps are looked for as far as so many times what rounding moves."""
 SAME = 1e-9
 """Outputs that differ by less are equal (relative and absolute)."""
+ALIKE = 4
+"""Further runs with other errors where inputs have so few values that equal parts of a program err alike."""
+SAMPLE = 512
+"""Elements of an input that are looked at for that."""
 MEDIAN_OF = 20_000
 """Elements of a large output, evenly spread, that stand for all in a median."""
 
@@ -187,9 +191,9 @@ def compute(
         except Exception:  # it relies on the order of equal values
             is_open = True
 
-    def run(times: float) -> tuple[list[torch.Tensor], list[Choice], bool]:
+    def run(times: float, alike: int = 0) -> tuple[list[torch.Tensor], list[Choice], bool]:
         rounded: list[torch.Tensor] = []
-        rounding, roundly = Rounding(precision, native, times, by_largest), Choices()
+        rounding, roundly = Rounding(precision, native, times, by_largest, alike, alike > 0), Choices()
         with rounding, roundly, in_own_precision():
             trees.flatten(call(_copied(model).double(), trees.map_tensors(args, _to_double)), rounded, torch.float64)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
@@ -197,6 +201,9 @@ def compute(
 
     with contextlib.suppress(Exception):  # an operator that this precision lacks: nothing is known of rounding
         once, noted, jumps = run(1.0)
+        if any(map(_has_few_values, _tensors_of(args))):
+            for number in range(1, 1 + ALIKE):
+                once = [torch.maximum(*pair) for pair in zip(once, run(1.0, number)[0], strict=True)]
         for choice, other in zip(choices, noted, strict=True):
             choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
         if jumps:
@@ -267,6 +274,14 @@ def _chosen(outputs: list[torch.Tensor], noted: list[Choice]) -> dict[int, Choic
     return found
 
 
+def _has_few_values(values: torch.Tensor) -> bool:
+    """Whether numbers are so often equal that whole parts of a program compute the same."""
+    if not values.is_floating_point() or values.numel() < SAMPLE:
+        return False
+    some = values.flatten()[:: values.numel() // SAMPLE]
+    return len(some.unique()) <= len(some) // 8
+
+
 def _has_equals(values: torch.Tensor) -> bool:
     return bool((values.sort(dim=-1).values.diff(dim=-1) == 0).any())
 
@@ -274,6 +289,12 @@ def _has_equals(values: torch.Tensor) -> bool:
 def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether outputs are equal but for the order in which float64 added their terms."""
     return one.shape == other.shape and torch.allclose(one, other, rtol=SAME, atol=SAME, equal_nan=True)
+
+
+def _tensors_of(args: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    trees.flatten(args, found)
+    return found
 
 
 def _to_double(tensor: torch.Tensor) -> torch.Tensor:

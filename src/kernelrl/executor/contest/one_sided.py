@@ -109,6 +109,11 @@ def units_of_statistics(
     return of_values, of_normalised
 
 
+def of_each_sum(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], units: torch.Tensor) -> torch.Tensor:
+    """What `units_of_statistics` says of variances, once for each of them."""
+    return units.amax(_dims(arguments_of(func, args, kwargs).get("dim"), units))
+
+
 def reach_of_sums(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], like: float
 ) -> tuple[torch.Tensor, torch.Tensor] | None:

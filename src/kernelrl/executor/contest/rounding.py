@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernelrl.executor.contest.one_sided import shift_of, units_of_statistics
+from kernelrl.executor.contest.one_sided import of_each_sum, shift_of, units_of_statistics
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.precision import Units, is_float
 from kernelrl.executor.contest.sum_errors import error_of_sums, error_through_one, one_sided_error, scattered_error
@@ -39,6 +39,8 @@ NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
 NUM_SIGNS = 1 << 16
 """By so many the table of random signs is longer than a tensor."""
+_ODD = -7046029254386353131
+"""Multiplied with bits it mixes them: 2⁶⁴ over the golden ratio."""
 _STEPS = frozenset("sign sgn round floor ceil trunc frac fmod remainder floor_divide heaviside bucketize histc".split())
 """Operators that jump, beside those that compare or convert to integers."""
 _TO_WHOLE = frozenset("sign sgn round floor ceil trunc heaviside floor_divide".split())
@@ -81,6 +83,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         times: errors are so many times as large, with the opposite signs if negative.
         by_largest: sums of products err by what their largest product may err, as those of Winograd and Strassen do.
         seed: of the signs of the errors.
+        alike: errors of equal values have the same sign. What is computed in the same way errs in the same way, and
+            does not average out.
     """
 
     def __init__(
@@ -90,9 +94,11 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         times: float = 1.0,
         by_largest: bool = False,
         seed: int = 0,
+        alike: bool = False,
     ):
         super().__init__()
         self._dtype = dtype
+        self._alike = alike
         self._times = times
         self._by_largest = by_largest
         self._native = iter(native.noted if native else [])
@@ -101,6 +107,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         self.jumps = False
         """Whether an operator was seen whose result jumps where its operands move a little."""
         self._generator = np.random.default_rng(seed)
+        self._salt = int(self._generator.integers(1 << 62))
         self._table = torch.empty(0)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -163,6 +170,10 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
                 relative = one_sided[1] * self._signs(normalised)
                 shift = shift_of(func, args, kwargs)  # twice: other errors may be of the other sign
                 normalised.addcmul_(normalised - shift, relative, value=2 * self._units.of_sums)
+            elif one_sided is not None:  # the statistics themselves
+                relative = of_each_sum(func, args, kwargs, one_sided[1]).reshape(normalised.shape)
+                times = 1 if base.startswith("std") else 2  # by which it is more for variances than for their roots
+                normalised.addcmul_(normalised * self._signs(normalised), relative, value=times * self._units.of_sums)
         if any(isinstance(item, torch.Tensor) and not is_float(item) for item in _as_tuple(result)):
             self.jumps |= any(is_float(item) for item in args)
             return func(*args, **kwargs)  # what decides, such as a comparison, sees the values as they are
@@ -197,6 +208,9 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
 
     def _signs(self, like: torch.Tensor) -> torch.Tensor:
         """±1 at random: any part of a table that is longer. Drawn anew they would take most of the time."""
+        if self._alike:
+            bits = like.contiguous().view(torch.int64) ^ self._salt
+            return ((bits * _ODD) ^ (bits >> 29)).mul_(_ODD).bitwise_right_shift_(63).bitwise_or_(1).double()
         count = like.numel()
         if len(self._table) < count + NUM_SIGNS or self._table.device != like.device:
             coins = np.frombuffer(self._generator.bytes((count + NUM_SIGNS) // 8 + 1), dtype=np.uint8)

@@ -29,6 +29,9 @@ EQUAL = 1e-6
 
 PLACES = 16
 """Partial sums of products that are looked at."""
+ONE_SIDED, MOST_ONE_SIDED = 0.3, 1 << 20
+"""A sum of n terms of one sign, added one after another, errs by a quarter of √n units. Of more terms than so many that
+would be more than the usual tolerance."""
 LIKE = 8.0
 """Units by which terms may differ that rounding has moved apart."""
 
@@ -89,8 +92,9 @@ def _adding_error(
 ) -> torch.Tensor:
     """Error of `sum`, `mean` or `cumsum`.
 
-    Where the furthest partial sum s goes beyond `BY_CHANCE` √(Σ t²) and comes back, it is u √n s, and where there are
-    long runs of equal terms, a quarter of u s for each of a run (see `reach_of_sums`).
+    Where the furthest partial sum s goes beyond `BY_CHANCE` √(Σ t²) and comes back, it is u √n s; where it stays there,
+    `ONE_SIDED` of that; and where there are long runs of equal terms, a quarter of u s for each of a run (see
+    `reach_of_sums`).
     """
     name = func._schema.name.removeprefix("aten::")
     if name == "cumsum":
@@ -117,8 +121,9 @@ def _far_and_back(
         runs: see `length_of_runs`.
         num_terms: of each.
     """
-    returns = (reach > BY_CHANCE * by_chance) & (reach > 2 * total.abs())
-    times = torch.where(returns, num_terms**0.5, 0.0)
+    stays = ONE_SIDED if num_terms <= MOST_ONE_SIDED else 0.0
+    share = torch.where(reach > 2 * total.abs(), 1.0, stays)
+    times = torch.where(reach > BY_CHANCE * by_chance, share * num_terms**0.5, 0.0)
     return reach * torch.maximum(times, torch.where(runs > BY_CHANCE * num_terms**0.5, runs / 4, 0.0))
 
 
