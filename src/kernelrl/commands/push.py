@@ -15,7 +15,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, HfApi, ModelCardData, get_token
 from huggingface_hub.errors import HfUriError, HFValidationError
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from kernelrl import __version__
 from kernelrl.commands.arguments import Parser

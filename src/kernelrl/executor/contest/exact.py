@@ -279,7 +279,7 @@ def _has_few_values(values: torch.Tensor) -> bool:
     if not values.is_floating_point() or values.numel() < SAMPLE:
         return False
     some = values.flatten()[:: values.numel() // SAMPLE]
-    return len(some.unique()) <= len(some) // 8
+    return len(some.unique()) <= len(some) // 8  # type: ignore[no-untyped-call]
 
 
 def _has_equals(values: torch.Tensor) -> bool:
