@@ -219,7 +219,7 @@ class Process:
             except ProcessFailure:
                 self.halt()  # before the cores are another's
                 raise
-            stood = self.freeze()
+            stood = self.freeze(alone)
         return reply, stood - started  # work after the answer is paid for until it stands
 
     def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> str:
@@ -271,8 +271,11 @@ class Process:
             raise ForgedMessage
         return message
 
-    def freeze(self) -> float:
+    def freeze(self, alone: bool = False) -> float:
         """Stop every thread of the process and wait until it stands.
+
+        Args:
+            alone: all else stands still for it.
 
         Returns:
             When it had done all its work (as `time.perf_counter` counts). To look at its threads is no time of its own.
@@ -283,11 +286,11 @@ class Process:
         self._signal(signal.SIGSTOP)
         self._frozen = True
         try:
-            wait_until_it_stands(self.pid, self._leader_stands)
+            wait_until_it_stands(self.pid, self._leader_stands, alone)
             stood = time.perf_counter()
             if self._num_threads > 1:
                 computed = cpu_s(self.pid)
-                wait_until_it_stands(self.pid, self._threads.stand)
+                wait_until_it_stands(self.pid, self._threads.stand, alone)
                 if cpu_s(self.pid) - computed > STOPPING_A_THREAD_S * min(self._num_threads, num_cores()):
                     stood = time.perf_counter()
         except StillRuns as error:

@@ -11,9 +11,9 @@ STOPPING_CPU_S = 1.0
 """Time that a process may compute after it was told to stop (in seconds): no kernel's system call takes so long."""
 STOPPING_S = 60.0
 """Time in which it must stand (in seconds): much on a loaded machine, moments on another."""
-SPINNING_S, SLEEPING_S = 1e-3, 1e-4
-"""Time in which it mostly stands (in seconds): to sleep meanwhile would be measured, to spin for longer is wasted. Then
-how long to sleep before each further look."""
+SPINNING_S, ALONE_S = 1e-4, 1e-3
+"""Time in which it mostly stands, and in which it does so where all else stands still (in seconds): to sleep meanwhile
+would be measured, to spin for longer is wasted."""
 STOPPED, ENDED = b"Tt", b"ZX"
 MOST_OPEN = 8
 """Files of one process that stay open."""
@@ -33,12 +33,13 @@ class StillRuns(Exception):
         self.final = final
 
 
-def wait_until_it_stands(pid: int, stands: Callable[[], bool]) -> None:
+def wait_until_it_stands(pid: int, stands: Callable[[], bool], alone: bool = False) -> None:
     """Return when a process stands that was told to stop.
 
     Args:
         pid: the process.
         stands: says whether it does.
+        alone: all else stands still for it.
 
     Raises:
         StillRuns
@@ -52,10 +53,10 @@ def wait_until_it_stands(pid: int, stands: Callable[[], bool]) -> None:
         waited = time.monotonic() - started
         if waited > STOPPING_S:
             raise StillRuns(final=False)
-        if waited < SPINNING_S:
+        if waited < (ALONE_S if alone else SPINNING_S):
             os.sched_yield()  # to a thread that has yet to stop on this core
         else:
-            time.sleep(SLEEPING_S)
+            time.sleep(SPINNING_S)
 
 
 class Threads:
