@@ -201,7 +201,7 @@ def compute(
 
     with contextlib.suppress(Exception):  # an operator that this precision lacks: nothing is known of rounding
         once, noted, jumps = run(1.0)
-        if any(map(_has_few_values, _tensors_of(args))):
+        if not jumps and any(map(_has_few_values, _tensors_of(args))):
             for number in range(1, 1 + ALIKE):
                 once = [torch.maximum(*pair) for pair in zip(once, run(1.0, number)[0], strict=True)]
         for choice, other in zip(choices, noted, strict=True):
