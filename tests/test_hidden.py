@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -913,6 +914,21 @@ def test_differences_of_long_sums_may_err_as_the_sums_do() -> None:
     plain = added(first) / 65_536 - added(second) / 65_536
     assert bounds.accepts(plain) and not expected(exact, exact.float()).accepts(plain), "else this test shows nothing"
     assert not bounds.accepts(differ(first[:65_000], second[:65_000]))
+
+
+def test_terms_that_grow_slowly_are_no_run() -> None:
+    ramp = torch.linspace(1.0, 2.0, 1 << 20)
+    assert float(moved_by_rounding(torch.mean, ramp)) < 1e-4
+
+
+def test_a_product_errs_by_as_much_as_it_is_scaled() -> None:
+    torch.manual_seed(0)
+    first, second, nothing = torch.rand(8, 2048), torch.rand(2048, 8), torch.zeros(8, 8)
+    relative = []
+    for alpha in (1.0, 0.25, 4.0):
+        scaled = partial(torch.addmm, alpha=alpha)
+        relative.append(float(moved_by_rounding(scaled, nothing, first, second).median()) / alpha)
+    assert max(relative) < 1.5 * min(relative)
 
 
 @pytest.mark.parametrize("value", [0.3, -1.7, 2.9])

@@ -146,7 +146,7 @@ class ExecutorSettings(BaseModel):
 
     None: CUDA for `DEFAULT_ARCH`, Triton not at all (its interpreter runs it)."""
     build_timeout_s: PositiveFloat = 60.0
-    """CPU time for one native build (in seconds)."""
+    """CPU time for one native build, and time on the clock for all builds of a candidate that fail (in seconds)."""
     load_timeout_s: PositiveFloat = 30.0
     """Limit for importing the candidate and constructing `ModelNew`, builds not counted (in seconds of CPU time of one
     thread, or of waiting; docs/executor.md)."""

@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from kernelrl.executor.contest.values import tensors_in
-from kernelrl.executor.legality.operators import VIEWS
+from kernelrl.executor.legality.operators import COPIES, VIEWS
 from kernelrl.executor.processes import elf
 from kernelrl.executor.processes.note import argument_of
 
@@ -377,12 +377,12 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
 def replay(operators: list[dict[str, Any]]) -> None:
     """Call operators as they were recorded, with other values; those whose record is broken raise and are left out.
 
-    So are those with types of eight bits and fewer: their conversions are tables, of which tasks are made.
+    So are conversions of floating-point types of eight bits and fewer: these are tables, of which tasks are made.
     """
     for operator in operators:
         with contextlib.suppress(Exception):
             calls, args, kwargs = _call_of(operator)
-            if any(map(_is_small_float, tree_leaves((args, kwargs)))):
+            if operator["name"] in COPIES and any(map(_is_small_float, tree_leaves((args, kwargs)))):
                 continue
             for call in calls:
                 with contextlib.suppress(Exception):

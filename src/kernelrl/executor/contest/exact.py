@@ -14,6 +14,7 @@ from kernelrl.executor import trees
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.own_precision import OwnPrecision, noted_limits
 from kernelrl.executor.contest.rounding import Precisions, Rounding, stay_in_float64
+from kernelrl.executor.contest.values import tensors_in
 
 _FIRST = frozenset("max min argmax argmin".split())
 """Operators that choose by the order of values, and of equal values the first (as PyTorch documents)."""
@@ -201,9 +202,10 @@ def compute(
 
     with contextlib.suppress(Exception):  # an operator that this precision lacks: nothing is known of rounding
         once, noted, jumps = run(1.0)
-        if not jumps and any(map(_has_few_values, _tensors_of(args))):
-            for number in range(1, 1 + ALIKE):
-                once = [torch.maximum(*pair) for pair in zip(once, run(1.0, number)[0], strict=True)]
+        if not jumps and any(map(_has_few_values, tensors_in(args))):
+            with contextlib.suppress(Exception):
+                for number in range(1, 1 + ALIKE):
+                    once = [torch.maximum(*pair) for pair in zip(once, run(1.0, number)[0], strict=True)]
         for choice, other in zip(choices, noted, strict=True):
             choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
         if jumps:
@@ -289,12 +291,6 @@ def _has_equals(values: torch.Tensor) -> bool:
 def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether outputs are equal but for the order in which float64 added their terms."""
     return one.shape == other.shape and torch.allclose(one, other, rtol=SAME, atol=SAME, equal_nan=True)
-
-
-def _tensors_of(args: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    trees.flatten(args, found)
-    return found
 
 
 def _to_double(tensor: torch.Tensor) -> torch.Tensor:

@@ -158,14 +158,19 @@ def length_of_runs(terms: torch.Tensor, like: float) -> torch.Tensor:
 
 def _places_in_runs(terms: torch.Tensor, like: float) -> torch.Tensor:
     """How many equal terms stand before each in its run. Zeros, which add nothing, stand in none and end none."""
+    number = torch.zeros(terms.shape, dtype=torch.float64, device=terms.device)
+    near = like * terms.abs()
+    is_term = terms != 0
+    if bool(is_term.all()) and not bool((terms.diff(dim=-1).abs_() <= near[..., 1:]).any()):
+        return number
     places = torch.arange(terms.shape[-1], device=terms.device)
-    last = terms.gather(-1, torch.where(terms != 0, places, 0).cummax(-1).values)  # at or before each place, but zeros
-    before = last.roll(1, -1)
-    equal = (terms != 0) & ((terms - before).abs() <= like * terms.abs())
+    last = terms.gather(-1, torch.where(is_term, places, 0).cummax(-1).values)  # at or before each place, but zeros
+    equal = is_term & ((terms - last.roll(1, -1)).abs() <= near)
     equal[..., :1] = False
+    first = terms.gather(-1, torch.where(is_term & ~equal, places, 0).cummax(-1).values)  # of the run
+    equal &= (terms - first).abs() <= near  # terms that grow slowly are none
     number = equal.double().cumsum(-1)
-    begins = (terms != 0) & ~equal
-    return torch.where(equal, number - torch.where(begins, number, 0.0).cummax(-1).values, 0.0)
+    return torch.where(equal, number - torch.where(is_term & ~equal, number, 0.0).cummax(-1).values, 0.0)
 
 
 def shift_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | float:

@@ -26,6 +26,8 @@ NEAR = 4e-6
 BYTES = 256
 CHOSEN = 65_537
 """So many values, drawn at random, follow each other before they come again."""
+APART = 7919
+"""Places between the values of one input and the same ones of the next: of equal inputs the larger one is a copy."""
 
 
 def exchanges(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tensor, operators: Set[str]) -> bool:
@@ -47,11 +49,11 @@ def exchanges(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tensor
 
     def outputs_of(which: list[dict[str, Any]], table: torch.Tensor, chosen: torch.Tensor) -> list[torch.Tensor]:
         changed = image.clone()
-        for place in which:
+        for number, place in enumerate(which):
             tensor, bytewise = view(changed, place), table.dtype == torch.uint8
             once = [1 if step == 0 else size for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
             count = math.prod(once) * (tensor.itemsize if bytewise else 1)
-            values = table[chosen].repeat(1 + count // CHOSEN)[:count]
+            values = table[chosen.roll(APART * number)].repeat(1 + count // CHOSEN)[:count]
             write(tensor, (values.view(tensor.dtype) if bytewise else values.to(tensor.dtype)).view(once))
         return own.outputs(own.call(layout, changed))
 

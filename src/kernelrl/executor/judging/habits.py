@@ -35,8 +35,9 @@ _READS = frozenset(f"aten::{name}" for name in "item _local_scalar_dense is_nonz
 _HIDING = ("rows", "single", "ordered")
 """Distributions in which a mask that is drawn may hide a whole row."""
 
-LIKE = 1e-2
-"""What outputs of equal calls may differ by, relative to each and to their root mean square: order of parallel sums."""
+LIKE, NOISE = 1e-2, 1e-6
+"""What outputs of equal calls may differ by where sums are made in parallel: relative to each and to their root mean
+square, and besides; and the share of those that may differ by more."""
 CALLS = 4
 """Calls in which random numbers may show in the outputs."""
 
@@ -92,8 +93,9 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
     changes_state = {name for name in before if before[name] != after[name]}
     if "random numbers" in changes_state:
         _check_draws(own, layout, image)
-    elif not choosing:
-        _check_memory(own, outputs, outputs_again)
+    else:
+        is_same_form = trees.normalised(native["done"]) == trees.normalised(again["done"])
+        _check_memory(own, is_same_form, *(([], []) if choosing else (outputs, outputs_again)))
     minds_not_finite = bool(_MINDS_NOT_FINITE & operators) or (
         not changes_state
         and "NaN" not in not_finite
@@ -141,20 +143,29 @@ def _check_draws(own: ReferenceProcess, layout: dict[str, Any], image: torch.Ten
         )
 
 
-def _check_memory(own: ReferenceProcess, outputs: list[torch.Tensor], again: list[torch.Tensor]) -> None:
+def _check_memory(
+    own: ReferenceProcess, is_same_form: bool, outputs: list[torch.Tensor], again: list[torch.Tensor]
+) -> None:
     """Check that a second call on the same inputs gives about the same outputs.
 
     Raises:
         TaskError: it does not. A candidate is called another number of times than the reference, and otherwise.
     """
-    for first, second in zip(outputs, again, strict=True):
-        one, two = first.double(), second.double()
-        size = float(one.nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt()) if one.numel() else 0.0
-        if one.shape != two.shape or not torch.allclose(one, two, LIKE, LIKE * size, equal_nan=True):
-            raise TaskError(
-                f"task {own.task.id}: forward gives other outputs for the same inputs when it is called again, so they "
-                "depend on what an earlier call has left (a counter, a moving average); pass that as an input"
-            )
+    if not is_same_form or not all(map(_are_alike, outputs, again)):
+        raise TaskError(
+            f"task {own.task.id}: forward gives other outputs for the same inputs when it is called again, so they "
+            "depend on what an earlier call has left (a counter, a moving average); pass that as an input"
+        )
+
+
+def _are_alike(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether all but few elements are about the same."""
+    if first.shape != second.shape or not first.numel():
+        return first.shape == second.shape
+    one, two = first.double(), second.double()
+    size = float(one.nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt())
+    others = ~torch.isclose(one, two, LIKE, LIKE * size + NOISE, equal_nan=True)
+    return float(others.double().mean()) <= LIKE
 
 
 def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> bool:

@@ -69,7 +69,8 @@ def _serve_build(own: CandidateProcess, unit: Any) -> None:
     in_vain_s = sum(each.seconds for each in own.found.builds if not each.ok and not each.cached)
     if built.out_of_time or in_vain_s > own.settings.build_timeout_s:
         # a candidate that asks for one after the other would keep the compilers for ever
-        own.found.final &= built.out_of_time  # else the load may have decided
+        if not built.out_of_time:  # the sum is of time on the clock, which a busy machine makes longer
+            own.found.final = False
         raise Ended("compile_error", f"The C++ source does not compile: {built.log}")
     if own.settings.static_rules and built.violations:
         own.found.violations += [Violation(rule=rule, evidence=evidence) for rule, evidence in built.violations[:20]]
