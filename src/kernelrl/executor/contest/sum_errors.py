@@ -137,8 +137,8 @@ def _at_least_far(
     result: torch.Tensor,
     units: Units,
 ) -> torch.Tensor:
-    """Errors of sums of products (times `alpha`), not smaller than those of `_adding_error`. Of each `PLACES` partial sums
-    are looked at."""
+    """Errors of sums of products, times `alpha`, not smaller than those of `_adding_error`: partial sums are
+    looked at in `PLACES` places."""
     num_terms = first.shape[-1]
     along = max(second.dim() - 2, 0)
     if num_terms < FEW_TERMS:
