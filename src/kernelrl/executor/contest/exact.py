@@ -31,7 +31,7 @@ TIMES = 4.0
 SAME = 1e-9
 """Outputs that differ by less are equal (relative and absolute)."""
 ALIKE = 4
-"""Further runs with other errors where inputs have so few values that equal parts of a program err alike."""
+"""Further runs where inputs have so few values that whole parts of a program err alike: equal values have equal errors."""
 SAMPLE = 512
 """Elements of an input that are looked at for that."""
 MEDIAN_OF = 20_000
@@ -192,9 +192,9 @@ def compute(
         except Exception:  # it relies on the order of equal values
             is_open = True
 
-    def run(times: float, alike: int = 0) -> tuple[list[torch.Tensor], list[Choice], bool]:
+    def run(times: float, seed: int = 0) -> tuple[list[torch.Tensor], list[Choice], bool]:
         rounded: list[torch.Tensor] = []
-        rounding, roundly = Rounding(precision, native, times, by_largest, alike, alike > 0), Choices()
+        rounding, roundly = Rounding(precision, native, times, by_largest, seed, alike=seed > 0), Choices()
         with rounding, roundly, in_own_precision():
             trees.flatten(call(_copied(model).double(), trees.map_tensors(args, _to_double)), rounded, torch.float64)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
@@ -204,8 +204,8 @@ def compute(
         once, noted, jumps = run(1.0)
         if not jumps and any(map(_has_few_values, tensors_in(args))):
             with contextlib.suppress(Exception):
-                for number in range(1, 1 + ALIKE):
-                    once = [torch.maximum(*pair) for pair in zip(once, run(1.0, number)[0], strict=True)]
+                for seed in range(1, 1 + ALIKE):
+                    once = [torch.maximum(*pair) for pair in zip(once, run(1.0, seed)[0], strict=True)]
         for choice, other in zip(choices, noted, strict=True):
             choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
         if jumps:
