@@ -31,7 +31,7 @@ TIMES = 4.0
 SAME = 1e-9
 """Outputs that differ by less are equal (relative and absolute)."""
 ALIKE = 4
-"""Further runs where inputs have so few values that whole parts of a program err alike: equal values have equal errors."""
+"""Further runs, in which equal values have equal errors, where inputs have so few that parts of a program err alike."""
 SAMPLE = 512
 """Elements of an input that are looked at for that."""
 MEDIAN_OF = 20_000
