@@ -368,9 +368,10 @@ def _trackers() -> Iterator[Finding]:
 
 
 def _cluster() -> Iterator[Finding]:
-    slurm = _first_line("sbatch", "--version")
-    if slurm is None:
+    if shutil.which("sbatch") is None:
         yield Finding("cluster", "Slurm", "missing", "sbatch is not on PATH", "apt-get install slurm-wlm munge")
+    elif (slurm := _first_line("sbatch", "--version")) is None:
+        yield Finding("cluster", "Slurm", "limited", "installed, not configured: sbatch --version fails")
     else:
         nodes = _first_line("sinfo", "--noheader", "--format=%D nodes, partition %P")
         yield Finding("cluster", "Slurm", "ok" if nodes else "limited", f"{slurm}, {nodes or 'no controller answers'}")

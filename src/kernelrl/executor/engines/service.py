@@ -55,6 +55,7 @@ from kernelrl.executor.building.pruning import CacheLimits  # noqa: E402
 from kernelrl.executor.confinement import sandbox  # noqa: E402
 from kernelrl.executor.engines.ahead import build_ahead  # noqa: E402
 from kernelrl.executor.engines.cache_folder import judging_code, own_folder, read_secret  # noqa: E402
+from kernelrl.executor.engines.waiting import Line, Waiting  # noqa: E402
 from kernelrl.executor.judging.bound import Bounds  # noqa: E402
 from kernelrl.executor.judging.endings import PageLearnt  # noqa: E402
 from kernelrl.executor.judging.nsight import Profiler  # noqa: E402
@@ -421,17 +422,20 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
     wire.send(client, {"ready": True})
     sending = threading.Lock()
 
-    cancelled: set[int] = set()
+    line = Line()
 
-    def answer(number: int, request: Request, arrived: float, ahead: dict[str, str | None] | None) -> None:
-        if number in cancelled:
-            cancelled.discard(number)
-            return
-        verdict = (
-            service.verdict(request, arrived) if ahead is None else service.build_ahead(request, ahead["gpu_arch"])
-        )
+    def answer_next() -> None:
+        with line.next() as it:
+            if it is None:  # cancelled
+                return
+            ahead = it.ahead
+            verdict = (
+                service.verdict(it.request, it.arrived)
+                if ahead is None
+                else service.build_ahead(it.request, ahead["gpu_arch"])
+            )
         with sending:
-            wire.send(client, {"number": number, "verdict": verdict.to_json()})
+            wire.send(client, {"number": it.number, "verdict": verdict.to_json()})
 
     while True:
         try:
@@ -439,10 +443,11 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
         except wire.WireError:
             os._exit(0)
         if "cancel" in message:
-            cancelled.update(message["cancel"])
+            line.cancel(message["cancel"])
             continue
         request = Request.model_validate(message["request"])
-        service.pool.submit(answer, message["number"], request, time.monotonic(), message.get("ahead"))
+        line.add(Waiting(message["number"], request, message.get("ahead"), request.task.digest))
+        service.pool.submit(answer_next)
 
 
 if __name__ == "__main__":
