@@ -23,7 +23,7 @@ from kernelrl.errors import InfrastructureError, KernelRLError, TaskError, UserE
 from kernelrl.executor import ExecutorSettings, Request, make_executor
 from kernelrl.runs.preflight import require_machine
 from kernelrl.task import Task
-from kernelrl.verdict import Verdict
+from kernelrl.verdict import GpuBuild, Verdict
 
 USAGE = """\
 kernelrl check REFERENCE.py KERNEL.py [key=value ...] [--json]
@@ -50,6 +50,8 @@ examples:
   kernelrl check reference.py kernel.py executor.trials=10 --json
   kernelrl check --batch candidates.jsonl executor.timing=false > verdicts.jsonl"""
 STYLES = {"correct": "green", "infrastructure": "magenta"}
+MAX_ERRORS = 3
+"""Wrong calls that the panel shows."""
 
 
 def main(arguments: list[str]) -> int:
@@ -215,16 +217,22 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "stage", f"{verdict.stage} (the last that was passed)"
     yield "dialect", verdict.dialect + (" (Triton's interpreter: no times)" if verdict.interpreted else "")
     yield "device", verdict.device
+    if verdict.feedback:
+        yield "feedback", verdict.feedback
     for violation in verdict.violations:
         where = "" if violation.line is None else f"line {violation.line}: "
         yield "violation", f"{where}{violation.rule}: {violation.evidence}"
-    for error in verdict.errors:
-        yield f"trial {error.trial}", f"{error.kind}: {error.message}"
+    for error in verdict.errors[:MAX_ERRORS]:
+        yield f"call {error.trial}", f"{error.kind} on {error.inputs} inputs: {error.message}"
+    if (num_left := len(verdict.errors) - MAX_ERRORS) > 0:
+        yield "", f"and {num_left} more (--json shows all)"
     if verdict.build is not None:
         took = "from the cache" if verdict.build.cached else f"{verdict.build.seconds:.1f} s"
         yield "build", f"{'ok' if verdict.build.ok else 'failed'}, {verdict.build.units} native module(s), {took}"
+    for built in verdict.gpu_builds:
+        yield "GPU build", f"{built.kernel} for {built.arch}: {_resources(built) if built.ok else 'does not compile'}"
     if verdict.trials:
-        yield "trials", str(verdict.trials)
+        yield "checked", f"{verdict.trials} calls"
     if verdict.reference_ms is not None and verdict.candidate_ms is not None:
         yield "time", f"{verdict.candidate_ms:.4g} ms; reference {verdict.reference_ms:.4g} ms"
     if verdict.speedup is not None:
@@ -249,10 +257,13 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "not counted", verdict.uncounted
     if verdict.checks:
         yield "sanitized", ", ".join(verdict.checks)
-    if verdict.feedback:
-        yield "feedback", verdict.feedback
     if verdict.log:
         yield "output", verdict.log
+
+
+def _resources(built: GpuBuild) -> str:
+    named = {"registers": built.registers, "bytes shared": built.shared_bytes, "bytes spilled": built.spill_bytes}
+    return ", ".join(f"{number} {name}" for name, number in named.items() if number is not None) or "ok"
 
 
 def _rounded(value: object) -> str:
