@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import mmap
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ DTYPES = (
     torch.uint8,
     torch.bool,
 )
+ONE_BYTE = (torch.bool, torch.uint8)
+_METHODS = dict(zip(DTYPES, "float double half bfloat16 long int short char byte bool".split(), strict=True))
+"""By dtype, the method of a tensor that converts to it."""
 SIZES = (3, 40)
 """Edges of matrices: fewer elements than a vector register holds, and many more."""
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -270,6 +274,22 @@ def _fill(x: Any) -> None:
     x.new_empty(0, device="cpu").set_(x.untyped_storage().cpu(), x.storage_offset(), x.size(), x.stride())
 
 
+def is_plain(given: torch.dtype, wanted: torch.dtype) -> bool:
+    """Whether the library may convert values of one type to another, beside a kernel that computes.
+
+    What makes a boolean of many bytes tells whether any of them is set, and what makes an integer of a number with a
+    fraction rounds it: with views of the bytes, programs are made of these. Of the types that are tried here; of those
+    of eight bits and fewer, conversions are tables, of which tasks are made.
+    """
+    if given == wanted:
+        return True
+    if given not in DTYPES or wanted not in DTYPES:
+        return False
+    if wanted == torch.bool:
+        return given in ONE_BYTE
+    return wanted.is_floating_point or not given.is_floating_point
+
+
 def _copy(x: Any) -> None:
     x.contiguous()
     if x.dim() in LAST:
@@ -280,7 +300,6 @@ def _copy(x: Any) -> None:
     x.flatten()
     x.transpose(0, -1).contiguous() if x.dim() else None
     x.permute(list(range(x.dim()))[::-1]).contiguous()
-    x.float(), x.double(), x.half(), x.bfloat16(), x.long(), x.int(), x.short(), x.bool()
     new = torch.empty(x.shape, dtype=x.dtype)
     new.copy_(x)
     new[...] = x
@@ -290,8 +309,8 @@ def _copy(x: Any) -> None:
     if x.dim():
         new[:1] = x[:1]
         new.transpose(0, -1).copy_(x.transpose(0, -1))
-    for dtype in DTYPES:
-        x.to(dtype), x.to(x.device, dtype), x.to(device=x.device, dtype=dtype)
+    for dtype in filter(partial(is_plain, x.dtype), DTYPES):
+        x.to(dtype), x.to(x.device, dtype), x.to(device=x.device, dtype=dtype), getattr(x, _METHODS[dtype])()
         other = torch.empty(x.shape, dtype=dtype)
         other.copy_(x)
         x.to(other), x.type_as(other)
@@ -311,8 +330,8 @@ def work_as_native_code(copies: bool) -> None:
     native.squeeze(x), native.transpose(x, 0, 1), native.view(x, [-1]), native.reshape(x, [-1])
     if copies:
         native.contiguous(x.t()), native.clone(x), native.copy_(x, x.t().reshape(3, 4)), native.reshape(x.t(), [-1])
-        for y in (x, x.half(), x.bfloat16(), x.long()):
-            for dtype in (torch.float32, torch.float16, torch.float64, torch.int64):
+        for y in (x, x.half(), x.bfloat16(), torch.zeros(3, 4, dtype=torch.int64)):
+            for dtype in filter(partial(is_plain, y.dtype), (torch.float32, torch.float16, torch.float64, torch.int64)):
                 native.to(y, dtype), native.to.dtype_layout(y, dtype=dtype), native.to(y, x.device, dtype)
             native.to(y, x)
 
@@ -377,21 +396,29 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
 def replay(operators: list[dict[str, Any]]) -> None:
     """Call operators as they were recorded, with other values; those whose record is broken raise and are left out.
 
-    So are conversions of floating-point types of eight bits and fewer: these are tables, of which tasks are made.
+    So are conversions that only a kernel may make, see `is_plain`.
     """
     for operator in operators:
         with contextlib.suppress(Exception):
             calls, args, kwargs = _call_of(operator)
-            if operator["name"] in COPIES and any(map(_is_small_float, tree_leaves((args, kwargs)))):
+            if operator["name"] in COPIES and not _converts_plainly(operator["name"], tree_leaves((args, kwargs))):
                 continue
             for call in calls:
                 with contextlib.suppress(Exception):
                     call(*args, **kwargs)
 
 
-def _is_small_float(value: Any) -> bool:
-    dtype = value.dtype if isinstance(value, torch.Tensor) else value
-    return isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize < 2
+def _converts_plainly(name: str, values: list[Any]) -> bool:
+    """Whether a copy is a plain one.
+
+    Args:
+        name: of the operator.
+        values: its arguments: tensors, or the dtype that is wanted.
+    """
+    named = [value.dtype if isinstance(value, torch.Tensor) else value for value in values]
+    dtypes = [dtype for dtype in named if isinstance(dtype, torch.dtype)]
+    given, *wanted = reversed(dtypes) if name == "aten::copy_" else dtypes
+    return all(is_plain(given, dtype) for dtype in wanted)
 
 
 def copies_nothing(operator: dict[str, Any]) -> bool:

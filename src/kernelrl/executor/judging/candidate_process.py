@@ -12,6 +12,7 @@ from kernelrl.executor.judging import parameters
 from kernelrl.executor.judging.arena import Arena, Case
 from kernelrl.executor.judging.endings import DiedOnClosedPage, Ended, PageLearnt, broke_off, broke_rule
 from kernelrl.executor.judging.match import Match
+from kernelrl.executor.legality.operators import COPIES
 from kernelrl.executor.processes.closed_library import Allowed, Closed, LibraryStaysOpen
 from kernelrl.executor.processes.failures import ProcessDied, ProcessFailure
 from kernelrl.executor.processes.peak_memory import PeakMemory
@@ -21,6 +22,13 @@ from kernelrl.verdict import Violation
 _OF_MODEL = {"parameters", "buffers"}
 _SIGNS = {"aten::add": "+", "aten::sub": "-", "aten::rsub": "-", "aten::mul": "*", "aten::div": "/", "aten::neg": "-"}
 """By operator: how Python writes it."""
+
+_COPIES = tuple(sorted(COPIES))
+_WORK: dict[Allowed, str] = {
+    "views": "the task only moves, converts or compares data or bits: its copies are the kernel's work",
+    "copies": "the kernel converts to booleans, from floating point to integers, and floating point of eight bits",
+}
+"""By what the library may do: which copies it may not make."""
 
 
 class CandidateProcess:
@@ -146,6 +154,8 @@ class CandidateProcess:
         evidence, line = seen
         if sign := _SIGNS.get(evidence.partition("_")[0]):
             evidence += f" ({sign} of a tensor in Python: let the kernel do it)"
+        elif evidence.startswith(_COPIES):
+            evidence += f" ({_WORK[self.closed.allowed]})"
         self.found.violations.append(Violation(rule="library_operator", evidence=evidence, line=line))
         return Ended("illegal", f"The library was to do the work of the kernel: {evidence}.")
 

@@ -305,7 +305,7 @@ class ClosedLibrary:
         names = elf.functions(file)
         function = names and names.at(offset)
         operator = _ENTRY.match(function or "")
-        what = f"aten::{operator[1]}" if operator else function or f"code at {offset:#x}"
+        what = f"aten::{operator[1]}" if operator else function or _last_operator(process) or f"code at {offset:#x}"
         return f"{what} of {os.path.basename(file)}", process.last_line()
 
     def _find(self, allowed: Allowed, operators: list[dict[str, Any]]) -> Functions:
@@ -352,6 +352,12 @@ def _entries(mappings: Iterable[Mapping], allowed: Allowed) -> Functions:
             spans = {span for place in functions.places_of(pattern) if (span := code.at(place))}
             found[file] = [list(span) for span in sorted(spans)]
     return found
+
+
+def _last_operator(process: Process) -> str | None:
+    """What a process was doing when it died, by its own account."""
+    noted = process.note.operators()
+    return str(noted[-1]["name"])[:100] if noted else None
 
 
 def _locate(mappings: Iterable[Mapping], address: int | None) -> tuple[str | None, int]:

@@ -1,0 +1,15 @@
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a | b
+
+
+def get_inputs():
+    return [torch.rand(96, 80) > 0.5, torch.rand(96, 80) > 0.5]
+
+
+def get_init_inputs():
+    return []
