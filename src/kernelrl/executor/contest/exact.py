@@ -31,7 +31,9 @@ TIMES = 4.0
 SAME = 1e-9
 """Outputs that differ by less are equal (relative and absolute)."""
 ALIKE = 4
-"""Further runs, in which equal values have equal errors, where inputs have so few that parts of a program err alike."""
+"""Further runs, in which equal values have equal errors, where inputs have so few that parts of a program err alike, or
+where one error moves many values. Before them comes one in which all errors have the other sign. Where errors of two
+operators may cancel there is one more, with signs of its own."""
 SAMPLE = 512
 """Elements of an input that are looked at for that."""
 MEDIAN_OF = 20_000
@@ -192,23 +194,27 @@ def compute(
         except Exception:  # it relies on the order of equal values
             is_open = True
 
-    def run(times: float, seed: int = 0) -> tuple[list[torch.Tensor], list[Choice], bool]:
+    def run(times: float, seed: int = 0, alike: bool = False) -> tuple[list[torch.Tensor], list[Choice], Rounding]:
         rounded: list[torch.Tensor] = []
-        rounding, roundly = Rounding(precision, native, times, by_largest, seed, alike=seed > 0), Choices()
+        rounding, roundly = Rounding(precision, native, times, by_largest, seed, alike), Choices()
         with rounding, roundly, in_own_precision():
             trees.flatten(call(_copied(model).double(), trees.map_tensors(args, _to_double)), rounded, torch.float64)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
-        return distances, roundly.found(tiny), rounding.jumps
+        return distances, roundly.found(tiny), rounding
 
     with contextlib.suppress(Exception):  # an operator that this precision lacks: nothing is known of rounding
-        once, noted, jumps = run(1.0)
-        if not jumps and any(map(_has_few_values, tensors_in(args))):
-            with contextlib.suppress(Exception):
-                for seed in range(1, 1 + ALIKE):
-                    once = [torch.maximum(*pair) for pair in zip(once, run(1.0, seed)[0], strict=True)]
+        once, noted, rounding = run(1.0)
+        further: list[tuple[float, int, bool]] = []
+        if rounding.errs_together or any(map(_has_few_values, tensors_in(args))):
+            further = [(-1.0, 0, False), *((1.0, seed, True) for seed in range(1, 1 + ALIKE))]
+        elif rounding.num_through_one > 1:
+            further = [(1.0, 1, False)]
+        with contextlib.suppress(Exception):
+            for each in [] if rounding.jumps else further:
+                once = [torch.maximum(*pair) for pair in zip(once, run(*each)[0], strict=True)]
         for choice, other in zip(choices, noted, strict=True):
             choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
-        if jumps:
+        if rounding.jumps:
             moves = [_beyond_jumps(*each) for each in zip(once, run(TIMES)[0], run(-TIMES)[0], strict=True)]
         else:
             moves = [typical_at_least(move) for move in once]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,6 +31,11 @@ SOME_PRODUCTS = 64
 HARMONICS = 4
 CHANCE = 16.0
 """Squared coefficients of unrelated terms are hardly ever larger than so many times one over the number of terms."""
+LIKE = 8.0
+"""Units by which terms may differ that rounding has moved apart."""
+FAR, MOST_FAR = 3e-4, 3.0
+"""A mean shows by its error in what is normalised if the standard deviation is less than so many times the mean for
+each term of it, and than so many times the mean."""
 ON_GRID = 1e-6
 """Terms that are multiples of the unit up to this share of it, such as zeros, are added without any error."""
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
@@ -72,10 +78,28 @@ def units_of_sums(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps:
     return None
 
 
-def units_of_statistics(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps: float
-) -> tuple[torch.Tensor, torch.Tensor] | None:
+@dataclass(frozen=True)
+class Statistics:
     """By how many units (see above) errors of means and variances move the values that are normalised by them.
+
+    The first three are in the form of the values.
+    """
+
+    of_values: torch.Tensor
+    """Errors of the values by those of their means, not relative to them."""
+    of_normalised: torch.Tensor
+    """Errors of what is normalised by those of the variances, relative to it."""
+    are_far: torch.Tensor
+    """Whether their mean is so far from zero that its error shows in what is normalised."""
+    of_all: torch.Tensor
+    """There, the error of the mean, divided by the standard deviation: all that is normalised by it has the same one.
+    With ones in place of the dimensions that are summed."""
+    grouped: torch.Size
+    """The form of the values in which these dimensions are."""
+
+
+def units_of_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], eps: float) -> Statistics | None:
+    """What errors of means and variances do.
 
     Args:
         func: an operator that makes means and variances.
@@ -84,8 +108,7 @@ def units_of_statistics(
         eps: see above.
 
     Returns:
-        Errors of the values by those of their means, not relative to them, and of what is normalised by those of the
-        variances, relative to it, both in the form of the values; None: it makes no long sums.
+        None: it makes no sums of which errors to one side matter.
     """
     given = arguments_of(func, args, kwargs)
     values: torch.Tensor = args[0].reshape(given["N"], given["group"], -1) if "group" in given else args[0]
@@ -97,16 +120,27 @@ def units_of_statistics(
         dims = tuple(dim for dim in range(values.dim()) if dim != 1)
     else:
         dims = _dims(given.get("dim"), values)
-    if not LEAST <= _count(values, dims) <= MOST:
+    if not FEW_TERMS <= (count := _count(values, dims)) <= MOST:
         return None
     means = values.mean(dims, keepdim=True)
     distances = values - means
-    of_means = _units(values, dims, eps) * means.abs()
-    of_variances = _units(distances, dims, eps, torch.square) / 2
-    if not bool(of_means.any() or of_variances.any()):
+    variances = distances.square().mean(dims, keepdim=True)
+    are_far = means.abs() * min(count * FAR, MOST_FAR) > variances.sqrt()
+    if count < LEAST and not bool(are_far.any()):
         return None
-    of_values, of_normalised = (each.expand(values.shape).reshape(args[0].shape) for each in (of_means, of_variances))
-    return of_values, of_normalised
+    kept = [dim for dim in range(values.dim()) if dim not in dims]
+    terms = values.permute(*kept, *dims).reshape(-1, count)
+    in_runs = (_places_in_runs(terms, LIKE * eps / 2) > 0).double().mean(-1).reshape(means.shape)
+    of_means = torch.maximum(_units(values, dims, eps), count / 4 * in_runs) * means.abs()
+    of_variances = _units(distances, dims, eps, torch.square) / 2
+    if not bool(of_means.any() or of_variances.any() or are_far.any()):
+        return None
+    of_all = torch.maximum(of_means, 2 * count**0.5 * means.abs()) / (variances + given.get("eps", 0.0)).sqrt()
+    of_all = torch.where(are_far, of_all, 0.0).nan_to_num(0.0, 0.0)
+    of_values, of_normalised, far = (
+        part.expand(values.shape).reshape(args[0].shape) for part in (of_means, of_variances, are_far)
+    )
+    return Statistics(of_values, of_normalised, far, of_all, values.shape)
 
 
 def of_each_sum(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], units: torch.Tensor) -> torch.Tensor:
@@ -177,9 +211,18 @@ def shift_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.
     """What a norm adds to what it has normalised, in a form that is added to its result."""
     given = arguments_of(func, args, kwargs)
     bias: torch.Tensor | None = given.get("bias")
-    if bias is None:
-        return 0.0
-    return bias if "normalized_shape" in given else bias.reshape(1, -1, *[1] * (args[0].dim() - 2))
+    return 0.0 if bias is None else _by_channel(bias, given, args[0])
+
+
+def scale_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """By what a norm multiplies what it has normalised, in a form in which its result is multiplied."""
+    given = arguments_of(func, args, kwargs)
+    weight: torch.Tensor | None = given.get("weight")
+    return torch.ones_like(args[0]) if weight is None else _by_channel(weight, given, args[0])
+
+
+def _by_channel(parameter: torch.Tensor, given: dict[str, Any], values: torch.Tensor) -> torch.Tensor:
+    return parameter if "normalized_shape" in given else parameter.reshape(1, -1, *[1] * (values.dim() - 2))
 
 
 def _units(

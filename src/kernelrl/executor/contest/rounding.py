@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernelrl.executor.contest.one_sided import of_each_sum, shift_of, units_of_statistics
+from kernelrl.executor.contest.one_sided import of_each_sum, scale_of, shift_of, units_of_statistics
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.precision import Units, is_float
 from kernelrl.executor.contest.sum_errors import error_of_sums, error_through_one, one_sided_error, scattered_error
@@ -39,6 +39,13 @@ NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
 NUM_SIGNS = 1 << 16
 """By so many the table of random signs is longer than a tensor."""
+_SPREAD = torch.linspace(0.85, 1.15, 128, dtype=torch.float64)
+_SIZES = torch.cat((_SPREAD, -_SPREAD))
+"""Errors of one operator, in those that are usual. Were they all of one size, some of a sum would cancel."""
+LEAST_SIZE, MOST_SIZE = 0.75, 1.5
+"""By what they are multiplied, so that errors of operators that follow one another do not cancel."""
+GOLDEN = 0.618034
+"""Multiples of the golden ratio, taken modulo one, are far from those before."""
 _ODD = -7046029254386353131
 """Multiplied with bits it mixes them: 2⁶⁴ over the golden ratio."""
 _STEPS = frozenset("sign sgn round floor ceil trunc frac fmod remainder floor_divide heaviside bucketize histc".split())
@@ -106,9 +113,14 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         self._units = Units.of(dtype, times)
         self.jumps = False
         """Whether an operator was seen whose result jumps where its operands move a little."""
+        self.errs_together = False
+        """Whether many values were moved by the error of one number, the mean that was subtracted from them."""
+        self.num_through_one = 0
+        """Operators that make numbers near zero by way of numbers near one: errors of two of them may cancel."""
         self._generator = np.random.default_rng(seed)
         self._salt = int(self._generator.integers(1 << 62))
         self._table = torch.empty(0)
+        self._number = 0  # of the operator
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         to = (kwargs or {}).get("dtype")
@@ -122,8 +134,10 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             name, dtype, of_result = next(self._native, ("", self._dtype, self._dtype))
             if name != func._schema.name:
                 self._native, dtype, of_result = iter(()), self._dtype, self._dtype
-            self._units = Units.of(dtype, self._times)
-            self._result_unit = self._times * torch.finfo(of_result).eps / 2 if self._widens else 0.0
+            self._number += 1
+            times = self._times * (LEAST_SIZE + (MOST_SIZE - LEAST_SIZE) * (self._number * GOLDEN % 1))
+            self._units = Units.of(dtype, times)
+            self._result_unit = times * torch.finfo(of_result).eps / 2 if self._widens else 0.0
         if func._schema.name in PLUMBING or torch.Tag.nondeterministic_seeded in func.tags:
             result = func(*args, **kwargs) if exact is None else exact
             if args and is_float(args[0]) and isinstance(result, torch.Tensor) and result.dtype != args[0].dtype:
@@ -141,7 +155,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
                 exact.copy_(self._moved(exact))
                 if scattered is not None:
                     exact.addcmul_(self._signs(exact), scattered)
-                if (error := error_through_one(func, exact, self._units)) is not None:
+                if (error := error_through_one(func, args, exact, self._units)) is not None:
+                    self.num_through_one += 1
                     exact.addcmul_(self._signs(exact), error)
             return exact
         certain = find_unrounded(func, base, args, kwargs, self._units)
@@ -162,21 +177,31 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             units = args[0].abs() * max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `sum_errors`
             one_sided = units_of_statistics(func, args, kwargs, self._units.sum_eps)
             if one_sided is not None:
-                units = torch.maximum(units, one_sided[0] * (self._units.of_sums / self._units.of_values))
+                of_means = torch.maximum(units, one_sided.of_values * (self._units.of_sums / self._units.of_values))
+                units = torch.where(one_sided.are_far, 2 * args[0].abs(), of_means)  # those have errors of their own
             values = args[0].addcmul(units, self._signs(units), value=self._units.of_values)
             result = func(values, *args[1:], **kwargs)
             normalised = _as_tuple(result)[0]
             if one_sided is not None and normalised.shape == args[0].shape:
-                relative = one_sided[1] * self._signs(normalised)
+                relative = one_sided.of_normalised * self._signs(normalised)
                 shift = shift_of(func, args, kwargs)  # twice: other errors may be of the other sign
                 normalised.addcmul_(normalised - shift, relative, value=2 * self._units.of_sums)
+                self.errs_together |= bool(one_sided.are_far.any())
+                of_all = (one_sided.of_all * self._signs(one_sided.of_all)).expand(one_sided.grouped)
+                scale = scale_of(func, args, kwargs)
+                normalised.addcmul_(of_all.reshape(normalised.shape), scale, value=self._units.of_sums)
             elif one_sided is not None:  # the statistics themselves
-                relative = of_each_sum(func, args, kwargs, one_sided[1]).reshape(normalised.shape)
+                relative = of_each_sum(func, args, kwargs, one_sided.of_normalised).reshape(normalised.shape)
                 times = 1 if base.startswith("std") else 2  # by which it is more for variances than for their roots
                 normalised.addcmul_(normalised * self._signs(normalised), relative, value=times * self._units.of_sums)
         if any(isinstance(item, torch.Tensor) and not is_float(item) for item in _as_tuple(result)):
             self.jumps |= any(is_float(item) for item in args)
             return func(*args, **kwargs)  # what decides, such as a comparison, sees the values as they are
+        made = _as_tuple(result)[0]  # an operator that keeps something for its gradient gives that too
+        through_one = error_through_one(func, args, made, self._units) if is_float(made) else None
+        if through_one is not None:
+            self.num_through_one += 1
+            made.addcmul_(self._signs(made), through_one)
         if is_float(result):
             signs = self._signs(result)
             errors = [
@@ -207,14 +232,16 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         return torch.where(on_grid(values, self._units), values, self._moved(values))
 
     def _signs(self, like: torch.Tensor) -> torch.Tensor:
-        """±1 at random: any part of a table that is longer. Drawn anew they would take most of the time."""
+        """Numbers of about one, of either sign, at random: any part of a table that is longer. Drawn anew they would
+        take most of the time."""
         if self._alike:
             bits = like.contiguous().view(torch.int64) ^ self._salt
-            return ((bits * _ODD) ^ (bits >> 29)).mul_(_ODD).bitwise_right_shift_(63).bitwise_or_(1).double()
+            places = ((bits * _ODD) ^ (bits >> 29)).mul_(_ODD).bitwise_right_shift_(56).bitwise_and_(len(_SIZES) - 1)
+            return _SIZES.to(like.device)[places]
         count = like.numel()
         if len(self._table) < count + NUM_SIGNS or self._table.device != like.device:
-            coins = np.frombuffer(self._generator.bytes((count + NUM_SIGNS) // 8 + 1), dtype=np.uint8)
-            self._table = torch.from_numpy(np.unpackbits(coins)).to(like.device, torch.float64).mul_(2.0).sub_(1.0)
+            chosen = np.frombuffer(self._generator.bytes(count + NUM_SIGNS), dtype=np.uint8)
+            self._table = torch.from_numpy(_SIZES.numpy()[chosen]).to(like.device)
         start = int(self._generator.integers(len(self._table) - count + 1))
         return self._table[start : start + count].view(like.shape)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernelrl.executor.contest.one_sided import FEW_TERMS, length_of_runs, reach_of_sums, units_of_sums
+from kernelrl.executor.contest.one_sided import FEW_TERMS, LIKE, length_of_runs, reach_of_sums, units_of_sums
 from kernelrl.executor.contest.precision import Units, is_float, of_squares
 
 PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "addbmm": 1}
@@ -16,8 +16,12 @@ _SHIFTED = frozenset("logsumexp _log_softmax logcumsumexp".split())
 """Operators that take the largest value off before they take exponentials, and put it back: m + log Σ exp(x − m)."""
 _LOGARITHMS = frozenset("aten::logsumexp aten::_log_softmax".split())
 """Operators that take the logarithm of a sum, of which the relative error is then absolute."""
-_THROUGH_ONE = frozenset("expm1 log1p tanh elu selu celu softplus log_sigmoid log_sigmoid_forward".split())
+_THROUGH_ONE = frozenset(
+    "expm1 log1p tanh sinh asinh atanh elu selu celu softplus log_sigmoid log_sigmoid_forward".split()
+)
 """Operators that the usual formula computes by way of numbers near one: exp(x) − 1, 2 sigmoid(2 x) − 1, log(1 + x)."""
+_TIMES_NEAR_ONE = frozenset("gelu mish".split())
+"""Operators that multiply their operand by such a number: x (1 + erf(x / √2)) / 2, x tanh(log(1 + exp(x)))."""
 _SCATTERING = {"index_add": 3, "scatter_add": 3, "index_put": 2}
 """Operators that add to places of their first argument, with the position of what they add."""
 BY_CHANCE = 4.0
@@ -32,8 +36,6 @@ PLACES = 16
 ONE_SIDED, MOST_ONE_SIDED = 0.3, 1 << 20
 """A sum s of n terms of one sign, added one after another, errs by 0.24 u √n s; counted is a little more. Of more terms
 than so many that would be more than the usual tolerance."""
-LIKE = 8.0
-"""Units by which terms may differ that rounding has moved apart."""
 
 
 def error_of_sums(
@@ -66,8 +68,6 @@ def error_of_sums(
         num_terms = args[1].numel() // max(args[1].shape[1 if args[6] else 0], 1)
         error = _error(units.of_sums, num_terms, of_squares(func, args, kwargs), result)
         return _at_least_largest(error, num_terms, args[0], args[1], units) if by_largest else error
-    if (through_one := error_through_one(func, result, units)) is not None:
-        return through_one
     if name in _SHIFTED and args[0].numel():  # each of the two last operands has the size of the largest value
         keepdim = name != "logsumexp" or (args[2] if len(args) > 2 else kwargs.get("keepdim", False))
         largest = args[0].amax(args[1], keepdim=keepdim).abs().nan_to_num(0.0, 0.0, 0.0)
@@ -82,9 +82,12 @@ def error_of_sums(
     return error
 
 
-def error_through_one(func: Any, result: torch.Tensor, units: Units) -> torch.Tensor | None:
+def error_through_one(func: Any, args: tuple[Any, ...], result: torch.Tensor, units: Units) -> torch.Tensor | None:
     """Error of a formula with two operands near one, or as large as the result; None: that is not usual here."""
     name = func._schema.name.removeprefix("aten::").removesuffix("_")
+    if name in _TIMES_NEAR_ONE:
+        values: torch.Tensor = args[0]
+        return units.of_sums * values.abs()
     return 2 * units.of_sums * (1 + result.abs()) if name in _THROUGH_ONE else None
 
 
