@@ -38,6 +38,8 @@ DTYPES = (
     torch.bool,
 )
 ONE_BYTE = (torch.bool, torch.uint8)
+Copies = frozenset[torch.dtype] | None
+"""The types between which the library may convert, beside its copies; None: it makes none, where they are the work."""
 _METHODS = dict(zip(DTYPES, "float double half bfloat16 long int short char byte bool".split(), strict=True))
 """By dtype, the method of a tensor that converts to it."""
 SIZES = (3, 40)
@@ -134,13 +136,13 @@ class Plumbing(nn.Module):
     """Does all that a candidate may do around its own kernels.
 
     Args:
-        copies: include copies and conversions, which are the work itself where a task only moves data.
+        copies: see `Copies`.
     """
 
     inputs: list[torch.Tensor]
     """What to do it with."""
 
-    def __init__(self, copies: bool):
+    def __init__(self, copies: Copies):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(5, 7))
         self.register_buffer("count", torch.empty(2, dtype=torch.int64))
@@ -159,9 +161,9 @@ class Plumbing(nn.Module):
             _view(tensor)
             _fill(tensor)
             self.echo(tensor, 1, 2.0, "text", None)
-            if self.copies:
-                _copy(tensor)
-        for mistake in _mistakes(self.copies):
+            if self.copies is not None:
+                _copy(tensor, self.copies)
+        for mistake in _mistakes(self.copies is not None):
             with contextlib.suppress(Exception):
                 mistake()
 
@@ -274,23 +276,32 @@ def _fill(x: Any) -> None:
     x.new_empty(0, device="cpu").set_(x.untyped_storage().cpu(), x.storage_offset(), x.size(), x.stride())
 
 
-def is_plain(given: torch.dtype, wanted: torch.dtype) -> bool:
+def is_plain(types: frozenset[torch.dtype], given: torch.dtype, wanted: torch.dtype) -> bool:
     """Whether the library may convert values of one type to another, beside a kernel that computes.
 
-    What makes a boolean of many bytes tells whether any of them is set, and what makes an integer of a number with a
-    fraction rounds it: with views of the bytes, programs are made of these. Of the types that are tried here; of those
-    of eight bits and fewer, conversions are tables, of which tasks are made.
+    With views of their bytes, most conversions are gates of which programs are made: what makes a boolean of many bytes
+    tells whether any of them is set, what makes a number of an integer, or a shorter one, rounds, and a wider integer
+    has a sign in all its new bits. Not so what only chooses some of the bytes, or makes a number of one. What else a
+    task's own types need is open where it has them.
+
+    Args:
+        types: those that the task has.
+        given, wanted: of `DTYPES`; others never convert.
     """
     if given == wanted:
         return True
-    if given not in DTYPES or wanted not in DTYPES:
+    if given not in DTYPES or wanted not in DTYPES or (wanted == torch.bool and given not in ONE_BYTE):
         return False
-    if wanted == torch.bool:
-        return given in ONE_BYTE
-    return wanted.is_floating_point or not given.is_floating_point
+    if given in ONE_BYTE:
+        return True
+    if given == torch.int8 and wanted.is_floating_point:
+        return True
+    if given.is_floating_point or wanted.is_floating_point:
+        return given.is_floating_point and wanted.is_floating_point and {given, wanted} <= types
+    return wanted.itemsize < given.itemsize or wanted in types
 
 
-def _copy(x: Any) -> None:
+def _copy(x: Any, types: frozenset[torch.dtype]) -> None:
     x.contiguous()
     if x.dim() in LAST:
         x.contiguous(memory_format=LAST[x.dim()]), x.to(memory_format=LAST[x.dim()])
@@ -309,7 +320,7 @@ def _copy(x: Any) -> None:
     if x.dim():
         new[:1] = x[:1]
         new.transpose(0, -1).copy_(x.transpose(0, -1))
-    for dtype in filter(partial(is_plain, x.dtype), DTYPES):
+    for dtype in filter(partial(is_plain, types, x.dtype), DTYPES):
         x.to(dtype), x.to(x.device, dtype), x.to(device=x.device, dtype=dtype), getattr(x, _METHODS[dtype])()
         other = torch.empty(x.shape, dtype=dtype)
         other.copy_(x)
@@ -317,7 +328,7 @@ def _copy(x: Any) -> None:
         x.to(dtype=dtype, copy=True, memory_format=torch.contiguous_format)
 
 
-def work_as_native_code(copies: bool) -> None:
+def work_as_native_code(copies: Copies) -> None:
     """C++ enters at the dispatcher's first keys, which Python's functions leave out."""
     native: Any = torch.ops.aten
     x = torch.empty(3, 4)
@@ -328,23 +339,25 @@ def work_as_native_code(copies: bool) -> None:
         make([3, 4])
     native.scalar_tensor(1.0), native.fill_(x, 1.0), native.select(x, 0, 0), native.expand_as(x[:1], x)
     native.squeeze(x), native.transpose(x, 0, 1), native.view(x, [-1]), native.reshape(x, [-1])
-    if copies:
+    if copies is not None:
         native.contiguous(x.t()), native.clone(x), native.copy_(x, x.t().reshape(3, 4)), native.reshape(x.t(), [-1])
-        for y in (x, x.half(), x.bfloat16(), torch.zeros(3, 4, dtype=torch.int64)):
-            for dtype in filter(partial(is_plain, y.dtype), (torch.float32, torch.float16, torch.float64, torch.int64)):
-                native.to(y, dtype), native.to.dtype_layout(y, dtype=dtype), native.to(y, x.device, dtype)
-            native.to(y, x)
+        for dtype in DTYPES:
+            y = torch.zeros(3, 4, dtype=dtype)
+            for wanted in filter(partial(is_plain, copies, dtype), DTYPES):
+                native.to(y, wanted), native.to.dtype_layout(y, dtype=wanted), native.to(y, x.device, wanted)
+                native.to.other(y, torch.empty(3, 4, dtype=wanted))
 
 
-def work_in_parallel(copies: bool) -> None:
+def work_in_parallel(copies: Copies) -> None:
     """Fill and copy what is large enough for all threads. On busy cores each of these calls takes milliseconds."""
     ctypes.CDLL("libtorch_cpu.so")._ZN2at16init_num_threadsEv()  # as a module's first `at::parallel_for` does
     for dtype in DTYPES:
         x = torch.full((PARALLEL, PARALLEL), 1, dtype=dtype)
         torch.zeros_like(x)
-        if copies:
+        if copies is not None:
             x.clone(), x.t().contiguous(), x[:, ::2].contiguous(), x[:1].expand(PARALLEL, PARALLEL).contiguous()
-            x.float(), x.half(), x.t().double()
+            for wanted in filter(partial(is_plain, copies, dtype), DTYPES):
+                x.to(wanted), x.t().to(wanted)
 
 
 def _mistakes(copies: bool) -> list[Callable[[], Any]]:
@@ -393,7 +406,7 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
     return [*found, lambda: x.copy_(torch.zeros(5)), lambda: x[:2].copy_(x[:3])] if copies else found
 
 
-def replay(operators: list[dict[str, Any]]) -> None:
+def replay(operators: list[dict[str, Any]], types: Copies) -> None:
     """Call operators as they were recorded, with other values; those whose record is broken raise and are left out.
 
     So are conversions that only a kernel may make, see `is_plain`.
@@ -401,24 +414,27 @@ def replay(operators: list[dict[str, Any]]) -> None:
     for operator in operators:
         with contextlib.suppress(Exception):
             calls, args, kwargs = _call_of(operator)
-            if operator["name"] in COPIES and not _converts_plainly(operator["name"], tree_leaves((args, kwargs))):
+            if operator["name"] in COPIES and not _converts_plainly(
+                operator["name"], tree_leaves((args, kwargs)), types or frozenset()
+            ):
                 continue
             for call in calls:
                 with contextlib.suppress(Exception):
                     call(*args, **kwargs)
 
 
-def _converts_plainly(name: str, values: list[Any]) -> bool:
+def _converts_plainly(name: str, values: list[Any], types: frozenset[torch.dtype]) -> bool:
     """Whether a copy is a plain one.
 
     Args:
         name: of the operator.
         values: its arguments: tensors, or the dtype that is wanted.
+        types: see `is_plain`.
     """
     named = [value.dtype if isinstance(value, torch.Tensor) else value for value in values]
     dtypes = [dtype for dtype in named if isinstance(dtype, torch.dtype)]
     given, *wanted = reversed(dtypes) if name == "aten::copy_" else dtypes
-    return all(is_plain(given, dtype) for dtype in wanted)
+    return all(is_plain(types, given, dtype) for dtype in wanted)
 
 
 def copies_nothing(operator: dict[str, Any]) -> bool:

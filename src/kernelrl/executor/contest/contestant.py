@@ -373,16 +373,24 @@ class Contestant:
         """Those of some operators that move no data."""
         return {"operators": [each for each in operators if copies_nothing(each)]}
 
-    def do_find_functions(self, mappings: list[Any], operators: list[dict[str, Any]], copies: bool) -> dict[str, Any]:
-        """The functions in these mappings that some operators need; without any, all that is allowed."""
+    def do_find_functions(
+        self, mappings: list[Any], operators: list[dict[str, Any]], types: list[str] | None
+    ) -> dict[str, Any]:
+        """The functions in these mappings that some operators need; without any, all that is allowed.
+
+        Args:
+            mappings, operators: see above.
+            types: between which conversions are allowed; None: no copies are.
+        """
+        copies = None if types is None else frozenset({torch.float32, *(getattr(torch, name) for name in types)})
 
         def work() -> None:
             self.model = Plumbing(copies)  # here: the first call of an operator needs more than the later ones
             self.model.inputs = all_inputs()
             if operators:
-                replay(operators)
+                replay(operators, copies)
                 with OperatorRecord(self.note):
-                    replay(operators)
+                    replay(operators, copies)
                 return
             self.do_arrange({"tuple": []}, [])
             self.do_run(recorded=True)

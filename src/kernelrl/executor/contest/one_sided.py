@@ -91,9 +91,11 @@ class Statistics:
     """Errors of what is normalised by those of the variances, relative to it."""
     are_far: torch.Tensor
     """Whether their mean is so far from zero that its error shows in what is normalised."""
-    of_all: torch.Tensor
-    """There, the error of the mean, divided by the standard deviation: all that is normalised by it has the same one.
-    With ones in place of the dimensions that are summed."""
+    of_mean: torch.Tensor
+    """There, twice the error that the mean has on average: all that is normalised by it has the same one. With ones in
+    place of the dimensions that are summed."""
+    deviation: torch.Tensor
+    """By what values are divided, in the same form."""
     grouped: torch.Size
     """The form of the values in which these dimensions are."""
 
@@ -135,12 +137,12 @@ def units_of_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     of_variances = _units(distances, dims, eps, torch.square) / 2
     if not bool(of_means.any() or of_variances.any() or are_far.any()):
         return None
-    of_all = torch.maximum(of_means, 2 * count**0.5 * means.abs()) / (variances + given.get("eps", 0.0)).sqrt()
-    of_all = torch.where(are_far, of_all, 0.0).nan_to_num(0.0, 0.0)
+    of_mean = 2 * torch.where(are_far, torch.maximum(of_means, count**0.5 * means.abs()), 0.0)
+    deviation = (variances + given.get("eps", 0.0)).sqrt()
     of_values, of_normalised, far = (
         part.expand(values.shape).reshape(args[0].shape) for part in (of_means, of_variances, are_far)
     )
-    return Statistics(of_values, of_normalised, far, of_all, values.shape)
+    return Statistics(of_values, of_normalised, far, of_mean, deviation, values.shape)
 
 
 def of_each_sum(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], units: torch.Tensor) -> torch.Tensor:

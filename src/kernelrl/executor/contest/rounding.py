@@ -177,8 +177,9 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             units = args[0].abs() * max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `sum_errors`
             one_sided = units_of_statistics(func, args, kwargs, self._units.sum_eps)
             if one_sided is not None:
+                own = 2 * args[0].abs()  # where what is normalised errs together, see below
                 of_means = torch.maximum(units, one_sided.of_values * (self._units.of_sums / self._units.of_values))
-                units = torch.where(one_sided.are_far, 2 * args[0].abs(), of_means)  # those have errors of their own
+                units = of_means if base.startswith(("var", "std")) else torch.where(one_sided.are_far, own, of_means)
             values = args[0].addcmul(units, self._signs(units), value=self._units.of_values)
             result = func(values, *args[1:], **kwargs)
             normalised = _as_tuple(result)[0]
@@ -187,9 +188,10 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
                 shift = shift_of(func, args, kwargs)  # twice: other errors may be of the other sign
                 normalised.addcmul_(normalised - shift, relative, value=2 * self._units.of_sums)
                 self.errs_together |= bool(one_sided.are_far.any())
-                of_all = (one_sided.of_all * self._signs(one_sided.of_all)).expand(one_sided.grouped)
-                scale = scale_of(func, args, kwargs)
-                normalised.addcmul_(of_all.reshape(normalised.shape), scale, value=self._units.of_sums)
+                of_all = self._units.of_sums * one_sided.of_mean / one_sided.deviation * self._signs(one_sided.of_mean)
+                of_all = of_all.nan_to_num(0.0, 0.0, 0.0).expand(one_sided.grouped).reshape(normalised.shape)
+                moved = normalised - shift + of_all * scale_of(func, args, kwargs)
+                normalised.copy_(moved / (1 + of_all.square()).sqrt() + shift)  # the variance has its square, too
             elif one_sided is not None:  # the statistics themselves
                 relative = of_each_sum(func, args, kwargs, one_sided.of_normalised).reshape(normalised.shape)
                 times = 1 if base.startswith("std") else 2  # by which it is more for variances than for their roots

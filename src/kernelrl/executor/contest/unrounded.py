@@ -19,8 +19,8 @@ _SUMS = _MEANS | frozenset([*PRODUCTS, "convolution", "cumsum", "sum"])
 _DIFFERENCES = frozenset("add sub rsub".split())
 GRID = 1 / 256
 """Its multiples are in every precision what they are, as long as they fit."""
-SOME = 64
-"""Elements that are looked at first."""
+SOME, SPREAD = 64, 256
+"""Elements that are looked at first: of the beginning, where all must be on a grid, or from all over."""
 
 
 def find_unrounded(
@@ -48,7 +48,7 @@ def find_unrounded(
         return result, exact
     if base in ELEMENTWISE:
         result = func(*args, **kwargs)
-        if not is_float(result) or not bool(on_grid(_few(result), units).any()):
+        if not is_float(result) or not bool(on_grid(_some(result), units).any()):
             return None
         exact = on_grid(result, units)
         operands = [*args, *kwargs.values(), *(_reciprocal(args[1]) if base == "div" else [])]
@@ -86,6 +86,13 @@ def _few(values: torch.Tensor) -> torch.Tensor:
         return values
     row = values.flatten() if values.is_contiguous() else values[(0,) * (values.dim() - 1)]
     return row[:SOME]
+
+
+def _some(values: torch.Tensor) -> torch.Tensor:
+    """Elements from all over: those of the first row may all lie at an edge."""
+    if not values.is_contiguous():
+        return values
+    return values.flatten()[:: values.numel() // SPREAD | 1]  # odd, and so not always in the same columns
 
 
 def _reciprocal(divisor: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from kernelrl.executor.judging.arena import Arena, Case
 from kernelrl.executor.judging.endings import DiedOnClosedPage, Ended, PageLearnt, broke_off, broke_rule
 from kernelrl.executor.judging.match import Match
 from kernelrl.executor.legality.operators import COPIES
-from kernelrl.executor.processes.closed_library import Allowed, Closed, LibraryStaysOpen
+from kernelrl.executor.processes.closed_library import Closed, LibraryStaysOpen, copies_between
 from kernelrl.executor.processes.failures import ProcessDied, ProcessFailure
 from kernelrl.executor.processes.peak_memory import PeakMemory
 from kernelrl.executor.processes.process import Process, nothing
@@ -24,9 +24,9 @@ _SIGNS = {"aten::add": "+", "aten::sub": "-", "aten::rsub": "-", "aten::mul": "*
 """By operator: how Python writes it."""
 
 _COPIES = tuple(sorted(COPIES))
-_WORK: dict[Allowed, str] = {
-    "views": "the task only moves, converts or compares data or bits: its copies are the kernel's work",
-    "copies": "the kernel converts to booleans, from floating point to integers, and floating point of eight bits",
+_WORK = {
+    "views": "the task only moves, converts or compares data: its copies are the kernel's work",
+    "copies": "between types that the task does not have, and integers and floating point, the kernel converts",
 }
 """By what the library may do: which copies it may not make."""
 
@@ -92,7 +92,7 @@ class CandidateProcess:
         """Close the libraries' code. Before, `__init__` may compute with its parameters."""
         if not self.match.must_do_the_work or "pages" in self.settings.allow_missing:
             return
-        allowed: Allowed = "views" if self.reference.habits.only_moves else "copies"
+        allowed = "views" if self.reference.habits.only_moves else copies_between(self.reference.dtypes)
         try:
             with self.memory.replacing_files():
                 self.closed = self.library.close(self.process, self.ask, allowed, self.match.interpreted)
@@ -155,7 +155,7 @@ class CandidateProcess:
         if sign := _SIGNS.get(evidence.partition("_")[0]):
             evidence += f" ({sign} of a tensor in Python: let the kernel do it)"
         elif evidence.startswith(_COPIES):
-            evidence += f" ({_WORK[self.closed.allowed]})"
+            evidence += f" ({_WORK[self.closed.allowed.split()[0]]})"
         self.found.violations.append(Violation(rule="library_operator", evidence=evidence, line=line))
         return Ended("illegal", f"The library was to do the work of the kernel: {evidence}.")
 

@@ -107,6 +107,8 @@ class Reference:
         self.construction_s = loading()
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": seed}
         self.parameters = ReferenceParameters(own, self.seeds, loaded["parameters"])
+        registered = {each["dtype"] for each in loaded["parameters"]["tensors"]}
+        self.dtypes = {dtype for dtype in registered if "float" in dtype}
         sizes = [{}, *self.seeds.hidden_sizes()]
         first: list[tuple[dict[str, Any], torch.Tensor]] = []
         plain: list[tuple[int, float]] = []
@@ -154,6 +156,7 @@ class Reference:
         if is_first:  # on other inputs some of these may stay as they are, where a step is less than a unit
             self._changes = own.arena.changed(image, layout)
         self.shapes.append(shape)
+        self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
         if is_first:
             self.habits = learn_habits(own, native, layout, image)
 

@@ -42,9 +42,6 @@ _MOVES = PLUMBING | frozenset(
         "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
         "replication_pad3d im2col pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle "
         "complex _to_dense one_hot arange eq ne lt le gt ge logical_and logical_or logical_not logical_xor isnan isinf "
-        # of bits, which views of other types take apart and conversions put together
-        "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ "
-        "__lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ any all signbit "
         "upsample_nearest1d upsample_nearest2d upsample_nearest3d "
         "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"
     ).split()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy
 import torch
@@ -40,9 +40,12 @@ from kernelrl.executor.processes.failures import ProcessFailure
 from kernelrl.executor.processes.process import Process
 from kernelrl.records import write_atomically
 
-Allowed = Literal["copies", "views"]
-"""What candidates may have the library do: allocation, views, copies and conversions; or allocation and views alone."""
-OPERATORS: dict[Allowed, frozenset[str]] = {"copies": PLUMBING, "views": ALLOCATION_AND_VIEWS}
+Allowed = str
+"""What candidates may have the library do: `views`, which is allocation and views alone, or `copies`, which is copies
+too. Behind the latter come names of types, see `copies_between`."""
+CONVERTED = "float64 float16 bfloat16 int64 int32".split()
+"""Types to and from which the library converts where a task has them."""
+OPERATORS = {"copies": PLUMBING, "views": ALLOCATION_AND_VIEWS}
 
 RUNTIME = re.compile(
     r"(python3[.\d]*|libpython3[.\d]*|ld-linux.*|libc|libm|libmvec|libdl|libpthread|librt|libutil|libstdc\+\+|libgcc_s|"
@@ -70,7 +73,7 @@ NEAR_BYTES = 1 << 15
 """Open functions as near as this lie on one part, with what is between them, which traps: fewer parts cost less."""
 _INT3 = b"\xcc"
 MAX_OPERATORS = 300
-_FORMAT = 4
+_FORMAT = 5
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,11 @@ def executable_mappings(pid: int) -> list[Mapping]:
     return [
         Mapping(int(start, 16), int(end, 16), int(offset, 16), os.fsdecode(path)) for start, end, offset, path in lines
     ]
+
+
+def copies_between(dtypes: Iterable[str]) -> Allowed:
+    """Copies, and conversions of the types that a task has (`torch.float16`, …)."""
+    return " ".join(["copies", *(name for name in CONVERTED if f"torch.{name}" in set(dtypes))])
 
 
 def closable(mapping: Mapping, open_folders: tuple[str, ...], on_gpu: bool) -> bool:
@@ -221,7 +229,8 @@ class ClosedLibrary:
         self._start = start
         self._on_gpu = on_gpu
         self._lock = threading.Lock()
-        self._needed: dict[Allowed, Functions] = {"copies": {}, "views": {}}
+        self._finding = threading.Lock()
+        self._needed: dict[Allowed, Functions] = {}
         self._open: dict[Allowed, OpenCode] = {}
         if on_gpu or "pages" in allow_missing:
             return
@@ -231,7 +240,7 @@ class ClosedLibrary:
         if self._path.exists():
             self._needed = json.loads(self._path.read_text())
             return
-        for allowed in self._needed:
+        for allowed in OPERATORS:
             self._add(allowed, self._find(allowed, []))
 
     def close(
@@ -260,6 +269,9 @@ class ClosedLibrary:
         return Closed(allowed, mappings, open_code.needed)
 
     def _open_code(self, allowed: Allowed) -> OpenCode:
+        with self._finding:
+            if allowed not in self._needed:
+                self._add(allowed, self._find(allowed, []))
         with self._lock:
             known, needed = self._open.get(allowed), self._needed[allowed]
             if known is None or known.needed is not needed:
@@ -281,7 +293,7 @@ class ClosedLibrary:
         """
         file, offset = _locate(closed.mappings, process.note.fault())
         noted = {json.dumps(each): each for each in process.note.operators()}
-        operators = [each for each in noted.values() if each["name"] in OPERATORS[closed.allowed]]
+        operators = [each for each in noted.values() if each["name"] in _operators(closed.allowed)]
         if file is None or not operators or _is_open(closed.needed, file, offset):
             return False
         try:
@@ -312,8 +324,13 @@ class ClosedLibrary:
         """The functions that some operators need; without any, all that is allowed."""
         with self._start() as process:
             mappings = self._closable(process, interpreted=False)
-            question = {"do": "find_functions", "operators": operators, "copies": allowed == "copies"}
-            question |= {"mappings": [list(vars(each).values()) for each in mappings]}
+            kind, *types = allowed.split()
+            question = {
+                "do": "find_functions",
+                "operators": operators,
+                "types": types if kind == "copies" else None,
+                "mappings": [list(vars(each).values()) for each in mappings],
+            }
             reply, _ = process.ask(question, LEARNING_S if operators else TIMEOUT_S)
         if "failed" in reply:
             if operators:
@@ -324,8 +341,12 @@ class ClosedLibrary:
 
     def _add(self, allowed: Allowed, found: Functions) -> None:
         with self._lock:
-            self._needed = {**self._needed, allowed: _union(self._needed[allowed], found)}
+            self._needed = {**self._needed, allowed: _union(self._needed.get(allowed, {}), found)}
             write_atomically(self._path, json.dumps(self._needed))
+
+
+def _operators(allowed: Allowed) -> frozenset[str]:
+    return OPERATORS[allowed.split()[0]]
 
 
 def _union(some: Functions, others: Functions) -> Functions:
@@ -344,7 +365,7 @@ def _is_open(needed: Functions, file: str, offset: int) -> bool:
 
 def _entries(mappings: Iterable[Mapping], allowed: Allowed) -> Functions:
     """The functions through which native code calls allowed operators, and reads a tensor's memory."""
-    pattern = re.compile(rf"at::_ops::{entry_points(OPERATORS[allowed])}::(call|redispatch)|{_ACCESS}")
+    pattern = re.compile(rf"at::_ops::{entry_points(_operators(allowed))}::(call|redispatch)|{_ACCESS}")
     found: Functions = {}
     for file in {each.path for each in mappings if os.path.basename(each.path) == "libtorch_cpu.so"}:
         functions, code = elf.functions(file), elf.code(file)
