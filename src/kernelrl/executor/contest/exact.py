@@ -13,7 +13,7 @@ import torch
 from kernelrl.executor import trees
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.own_precision import OwnPrecision, noted_limits
-from kernelrl.executor.contest.rounding import Precisions, Rounding, stay_in_float64
+from kernelrl.executor.contest.rounding import Precisions, Rounding, kept_in_float64, stay_in_float64
 from kernelrl.executor.contest.values import tensors_in
 
 _FIRST = frozenset("max min argmax argmin".split())
@@ -123,7 +123,7 @@ class InFloat64(OperatorMode):  # type: ignore[no-untyped-call]
     """While it is active, float64 stays float64, though a reference converts to another precision."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **stay_in_float64(func, args, kwargs or {}))
+        return kept_in_float64(func, func(*args, **stay_in_float64(func, args, kwargs or {})))
 
 
 @dataclass

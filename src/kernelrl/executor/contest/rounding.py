@@ -139,12 +139,12 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             self._units = Units.of(dtype, times)
             self._result_unit = times * torch.finfo(of_result).eps / 2 if self._widens else 0.0
         if func._schema.name in PLUMBING or torch.Tag.nondeterministic_seeded in func.tags:
-            result = func(*args, **kwargs) if exact is None else exact
+            result = kept_in_float64(func, func(*args, **kwargs)) if exact is None else exact
             if args and is_float(args[0]) and isinstance(result, torch.Tensor) and result.dtype != args[0].dtype:
                 self.jumps = True
             if narrowed is not None:
                 self._units = Units.of(narrowed, self._times)
-                result = self._moved(result)
+                result = self._moved(result) if is_float(args[0]) else self._moved_off_grid(result)
             return result
         if base in _SELECTING:
             return func(*args, **kwargs) if exact is None else exact
@@ -259,12 +259,20 @@ def _with_exact_integers(moved: Any, exact: Any) -> Any:
 def stay_in_float64(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments with which an operator leaves float64 as it is, though it should convert to less.
 
-    Zeros and ones that are made in float32 are made in float64: a state to begin with, a sum to add to.
+    Zeros and ones that are made in float32 are made in float64: a state to begin with, a sum to add to. So are numbers
+    that are made of integers.
     """
     if func._schema.name in _BEGINNINGS and (kwargs.get("dtype") or torch.get_default_dtype()) == torch.float32:
         return kwargs | {"dtype": torch.float64}
-    narrows = func._schema.name == "aten::_to_copy" and is_float(args[0]) and kwargs.get("dtype") in NARROW
+    converts = func._schema.name == "aten::_to_copy" and not args[0].is_complex()
+    narrows = converts and kwargs.get("dtype") in NARROW
     return kwargs | {"dtype": torch.float64} if narrows else kwargs
+
+
+def kept_in_float64(func: Any, result: Any) -> Any:
+    """The result of an operator, in float64 where it is a tensor that the program writes down (`torch.tensor`)."""
+    is_written = func._schema.name == "aten::lift_fresh" and result.dtype in NARROW
+    return result.double() if is_written else result
 
 
 def _lowest(items: Iterable[Any]) -> torch.dtype | None:
