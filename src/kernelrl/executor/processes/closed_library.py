@@ -119,6 +119,8 @@ def closable(mapping: Mapping, open_folders: tuple[str, ...], on_gpu: bool) -> b
 
 Functions = dict[str, list[list[int]]]
 """By file, where functions start and end in it, sorted."""
+NONE: Functions = {}
+"""What stays open on a GPU, where whole libraries are closed."""
 
 
 @dataclass(frozen=True)
@@ -270,10 +272,10 @@ class ClosedLibrary:
 
     def _open_code(self, allowed: Allowed) -> OpenCode:
         with self._finding:
-            if allowed not in self._needed:
+            if allowed not in self._needed and not self._on_gpu:
                 self._add(allowed, self._find(allowed, []))
         with self._lock:
-            known, needed = self._open.get(allowed), self._needed[allowed]
+            known, needed = self._open.get(allowed), self._needed.get(allowed, NONE)
             if known is None or known.needed is not needed:
                 known = self._open[allowed] = OpenCode.write(self._scratch, needed)
             return known
@@ -286,7 +288,8 @@ class ClosedLibrary:
     def learn(self, process: Process, closed: Closed) -> bool:
         """After a process has died in a closed function: learn what the operators need that it is known to have called.
 
-        They are called again in a process of the executor's own, with other values; only those that are allowed.
+        They are called again in a process of the executor's own, with other values; only those that are allowed. On a GPU,
+        where no candidate needs any code of the libraries that are closed, there is nothing to learn.
 
         Returns:
             Whether the function that it died in is open from now on.
@@ -294,7 +297,7 @@ class ClosedLibrary:
         file, offset = _locate(closed.mappings, process.note.fault())
         noted = {json.dumps(each): each for each in process.note.operators()}
         operators = [each for each in noted.values() if each["name"] in _operators(closed.allowed)]
-        if file is None or not operators or _is_open(closed.needed, file, offset):
+        if self._on_gpu or file is None or not operators or _is_open(closed.needed, file, offset):
             return False
         try:
             operators = operators[-MAX_OPERATORS:]
