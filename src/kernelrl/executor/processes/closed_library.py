@@ -288,8 +288,8 @@ class ClosedLibrary:
     def learn(self, process: Process, closed: Closed) -> bool:
         """After a process has died in a closed function: learn what the operators need that it is known to have called.
 
-        They are called again in a process of the executor's own, with other values; only those that are allowed. On a GPU,
-        where no candidate needs any code of the libraries that are closed, there is nothing to learn.
+        They are called again in a process of the executor's own, with other values; only those that are allowed.
+        On a GPU, where no candidate needs any code of the libraries that are closed, there is nothing to learn.
 
         Returns:
             Whether the function that it died in is open from now on.
