@@ -13,7 +13,7 @@ SOURCE = """
 torch::Tensor hinge(torch::Tensor x, torch::Tensor labels, c10::optional<torch::Tensor> weight) {
   torch::NoGradGuard no_grad;
   auto a = x.flatten().unflatten(0, {-1, 1}).to(x.device(), torch::kFloat32).chunk(1, 0)[0].contiguous().type_as(x);
-  auto b = labels.to(a.options().dtype(at::ScalarType::Double)).to(a.scalar_type());
+  auto b = labels.to(a.options().dtype(at::ScalarType::Float)).to(a.scalar_type());
   auto terms = torch::empty(a.sizes(), torch::dtype(torch::kFloat64).device(x.device()));
   const float* w = weight.has_value() ? weight.value().data_ptr<float>() : nullptr;
   const float* p = a.data_ptr<float>();

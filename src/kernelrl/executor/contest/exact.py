@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +31,8 @@ TIMES = 4.0
 """Jumps are looked for as far as so many times what rounding moves."""
 SAME = 1e-9
 """Outputs that differ by less are equal (relative and absolute)."""
+OVER_JUMPS = 3
+"""Further pairs of runs where outputs are integers that jump, for which the errors of one run may have cancelled."""
 ALIKE = 4
 """Further runs, in which equal values have equal errors, where inputs have so few that parts of a program err alike, or
 where one error moves many values. Before them comes one in which all errors have the other sign. Where errors of two
@@ -216,6 +219,10 @@ def compute(
             choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
         if rounding.jumps:
             moves = [_beyond_jumps(*each) for each in zip(once, run(TIMES)[0], run(-TIMES)[0], strict=True)]
+            if not all(output.is_floating_point() for output in outputs):
+                for times, seed in itertools.product((TIMES, -TIMES), range(1, 1 + OVER_JUMPS)):
+                    jumped = zip(moves, outputs, run(times, seed)[0], strict=True)
+                    moves = [move if out.is_floating_point() else move.maximum(far) for move, out, far in jumped]
         else:
             moves = [typical_at_least(move) for move in once]
     determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)

@@ -33,9 +33,9 @@ CHANCE = 16.0
 """Squared coefficients of unrelated terms are hardly ever larger than so many times one over the number of terms."""
 LIKE = 8.0
 """Units by which terms may differ that rounding has moved apart."""
-FAR, MOST_FAR = 3e-4, 3.0
-"""A mean shows by its error in what is normalised if the standard deviation is less than so many times the mean for
-each term of it, and than so many times the mean."""
+FAR, MUCH = 3.0, 3e-4
+"""The error of a mean shows in what is normalised if the standard deviation is less than so many times the mean; and is
+much if it is less than so many times the mean for each of its terms."""
 ON_GRID = 1e-6
 """Terms that are multiples of the unit up to this share of it, such as zeros, are added without any error."""
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1}
@@ -91,6 +91,8 @@ class Statistics:
     """Errors of what is normalised by those of the variances, relative to it."""
     are_far: torch.Tensor
     """Whether their mean is so far from zero that its error shows in what is normalised."""
+    is_much: bool
+    """Whether that is so much, somewhere, that its sign matters."""
     of_mean: torch.Tensor
     """There, twice the error that the mean has on average: all that is normalised by it has the same one. With ones in
     place of the dimensions that are summed."""
@@ -127,14 +129,16 @@ def units_of_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     means = values.mean(dims, keepdim=True)
     distances = values - means
     variances = distances.square().mean(dims, keepdim=True)
-    are_far = means.abs() * min(count * FAR, MOST_FAR) > variances.sqrt()
+    are_far = means.abs() * FAR > variances.sqrt()
     if count < LEAST and not bool(are_far.any()):
         return None
     kept = [dim for dim in range(values.dim()) if dim not in dims]
     terms = values.permute(*kept, *dims).reshape(-1, count)
-    in_runs = (_places_in_runs(terms, LIKE * eps / 2) > 0).double().mean(-1).reshape(means.shape)
-    of_means = torch.maximum(_units(values, dims, eps), count / 4 * in_runs) * means.abs()
-    of_variances = _units(distances, dims, eps, torch.square) / 2
+    in_runs = (_places_in_runs(terms, LIKE * eps / 2) > 0).double().mean(-1)
+    alike = torch.maximum(in_runs, _share_alike(terms, eps)).reshape(means.shape)
+    of_means = count / 4 * alike if count < LEAST else torch.maximum(_units(values, dims, eps), count / 4 * alike)
+    of_means = of_means * means.abs()
+    of_variances = torch.zeros_like(means) if count < LEAST else _units(distances, dims, eps, torch.square) / 2
     if not bool(of_means.any() or of_variances.any() or are_far.any()):
         return None
     of_mean = 2 * torch.where(are_far, torch.maximum(of_means, count**0.5 * means.abs()), 0.0)
@@ -142,7 +146,8 @@ def units_of_statistics(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     of_values, of_normalised, far = (
         part.expand(values.shape).reshape(args[0].shape) for part in (of_means, of_variances, are_far)
     )
-    return Statistics(of_values, of_normalised, far, of_mean, deviation, values.shape)
+    is_much = bool((means.abs() * count * MUCH > variances.sqrt()).any())
+    return Statistics(of_values, of_normalised, far, is_much, of_mean, deviation, values.shape)
 
 
 def of_each_sum(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], units: torch.Tensor) -> torch.Tensor:
@@ -240,6 +245,14 @@ def _units(
     units = _units_of_terms(_sampled(terms), size, terms.shape[-1], eps)
     units = units * torch.where(2 * terms.abs().amax(-1) > size, 2.0, 1.0)  # then the unit is this large from early on
     return units.reshape([1 if dim in dims else length for dim, length in enumerate(values.shape)])
+
+
+def _share_alike(terms: torch.Tensor, eps: float) -> torch.Tensor:
+    """The share of terms that differ from the median by much less than the unit of the last place of their sum."""
+    last_place = eps * torch.exp2(
+        terms.sum(-1, keepdim=True).abs().clamp_min(torch.finfo(torch.float32).tiny).log2().floor()
+    )
+    return ((terms - terms.median(-1, keepdim=True).values).abs() < last_place / 4).double().mean(-1)
 
 
 def _units_of_products(first: torch.Tensor, second: torch.Tensor, eps: float) -> torch.Tensor | None:

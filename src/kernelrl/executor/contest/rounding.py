@@ -187,7 +187,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
                 relative = one_sided.of_normalised * self._signs(normalised)
                 shift = shift_of(func, args, kwargs)  # twice: other errors may be of the other sign
                 normalised.addcmul_(normalised - shift, relative, value=2 * self._units.of_sums)
-                self.errs_together |= bool(one_sided.are_far.any())
+                self.errs_together |= one_sided.is_much
                 of_all = self._units.of_sums * one_sided.of_mean / one_sided.deviation * self._signs(one_sided.of_mean)
                 of_all = of_all.nan_to_num(0.0, 0.0, 0.0).expand(one_sided.grouped).reshape(normalised.shape)
                 moved = normalised - shift + of_all * scale_of(func, args, kwargs)
