@@ -11,9 +11,9 @@ from kernelrl.task import Task
 
 
 def waiting(number: int, task: str) -> Waiting:
-    source = Task(id=task, source="import torch")
+    source = Task(id=task, source=f"import torch  # {task}")
     request = Request(task=source, candidate=Candidate(source=str(number), dialect="cpp"), dialect="cpp")
-    return Waiting(number, request, ahead=None, task=task)
+    return Waiting(number, request, ahead=None)
 
 
 def line_of(*tasks: str) -> Line:

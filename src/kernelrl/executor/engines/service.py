@@ -446,7 +446,7 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
             line.cancel(message["cancel"])
             continue
         request = Request.model_validate(message["request"])
-        line.add(Waiting(message["number"], request, message.get("ahead"), request.task.digest))
+        line.add(Waiting(message["number"], request, message.get("ahead")))
         service.pool.submit(answer_next)
 
 

@@ -21,9 +21,12 @@ class Waiting:
     request: Request
     ahead: dict[str, str | None] | None
     """What to build for, where that is all; None: judge."""
-    task: str
-    """Digest of its task."""
     arrived: float = field(default_factory=time.monotonic)
+
+    @property
+    def task(self) -> str:
+        """Digest of its task."""
+        return self.request.task.digest
 
 
 class Line:

@@ -271,9 +271,10 @@ class ClosedLibrary:
         return Closed(allowed, mappings, open_code.needed)
 
     def _open_code(self, allowed: Allowed) -> OpenCode:
-        with self._finding:
-            if allowed not in self._needed and not self._on_gpu:
-                self._add(allowed, self._find(allowed, []))
+        if allowed not in self._needed and not self._on_gpu:  # else nobody waits for who is finding others
+            with self._finding:
+                if allowed not in self._needed:
+                    self._add(allowed, self._find(allowed, []))
         with self._lock:
             known, needed = self._open.get(allowed), self._needed.get(allowed, NONE)
             if known is None or known.needed is not needed:
