@@ -51,7 +51,7 @@ lint: setup ## ruff, mypy and the layers of the house
 gpu-check: ## try the executor on this machine's GPU, in the environment of `python3` (exit 3: there is none)
 	@python3 -c 'import tvm_ffi, landlock, diskcache, psutil, pydantic, rich, re2' 2>/dev/null \
 		|| python3 -m pip install --quiet --no-index --find-links .gpu-wheels $(GPU_NEEDS)
-	@PYTHONPATH=src python3 benchmarks/gpu_check.py
+	@PYTHONPATH=src python3 benchmarks/gpu_check.py $(if $(AGAIN),--again)
 
 gpu-wheels: ## fetch into .gpu-wheels what gpu-check needs beside torch and triton, for a machine without a network
 	python3 -m pip download --quiet --dest .gpu-wheels --only-binary :all: --python-version 3.12 $(GPU_NEEDS)

@@ -1,6 +1,7 @@
 """Everything that the executor promises on a GPU, tried on the one that is here.
 
     make gpu-check            # minutes; a table, and benchmarks/results/gpu-check-<device>.json
+    make gpu-check AGAIN=1    # of the last result, what was wrong or did not come to be looked at
 
 Honest GPU kernels must be accepted; cheating and broken ones must get the verdict that their first lines name, and must
 not disturb the next; identical code must score 1, and a planted speedup must be found. Exits with 3 where there is no
@@ -66,6 +67,7 @@ TIMED = {"trials": 2, "distributions": (), "shapes": 0}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=HERE / "results", help="folder of the JSON result")
+    parser.add_argument("--again", action="store_true", help="look only at what the last result has not right")
     options = parser.parse_args()
     console = make_console()
     if not torch.cuda.is_available():
@@ -75,23 +77,25 @@ def main() -> int:
     result: dict[str, Any] = {"device": torch.cuda.get_device_name(0), "versions": _versions()}
     options.results.mkdir(parents=True, exist_ok=True)
     path = options.results / f"gpu-check-{result['device'].replace(' ', '-')}.json"
+    last = _read_last(path, result) if options.again else {}
+    result = last | result
 
     def save() -> None:
         """Write what is known so far: who is stopped in between has that."""
-        result["seconds"] = time.monotonic() - started
+        result["seconds"] = last.get("seconds", 0.0) + time.monotonic() - started
         result["passed"] = {name: passed for name, (_, passed) in _checks(result).items()}
         path.write_text(json.dumps(result, indent=2) + "\n")
 
     with tempfile.TemporaryDirectory() as cache:
         settings = {"device": "cuda", "cache_dir": cache, "verdict_cache": False, "build_timeout_s": 180.0}
-        with make_executor(settings | TIMED) as engine:
-            result["timing"] = _timing(engine)
-            save()
+        if not _all_right({"timing": last.get("timing")}):
+            with make_executor(settings | TIMED) as engine:
+                result["timing"] = _timing(engine)
+                save()
         with make_executor(settings) as engine:
             for kind in ("exploits", "honest"):
                 files = sorted([*TESTS.glob(f"gpu/{kind}/*.py"), *_triton(TESTS / kind)])
-                result[kind] = {"number": 0, "of": len(files), "statuses": {}, "wrong": {}}
-                for judged in _judge_files(engine, files, kind):
+                for judged in _judge_files(engine, files, kind, _right_of(last.get(kind))):
                     result[kind] = judged
                     save()
         with make_executor(settings | TIMED | {"counters": True}) as engine:
@@ -135,6 +139,30 @@ def _checks(result: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     return checks
 
 
+def _all_right(result: dict[str, Any]) -> bool:
+    checks = _checks(result).values()
+    return bool(checks) and all(passed for _, passed in checks)
+
+
+def _read_last(path: Path, here: dict[str, Any]) -> dict[str, Any]:
+    """The last result, if it is of this machine."""
+    if not path.exists():
+        sys.exit(f"error: there is no {path}: run `make gpu-check` without AGAIN first")
+    last: dict[str, Any] = json.loads(path.read_text())
+    if differing := [name for name, value in here.items() if last.get(name) != value]:
+        sys.exit(f"error: {path} is of other {', '.join(differing)}: run `make gpu-check` without AGAIN")
+    return last
+
+
+def _right_of(judged: dict[str, Any] | None) -> tuple[Counter[str], dict[str, float | None]]:
+    """Of files judged the last time: how often each status was right, and the coverage of those that were right."""
+    if judged is None:
+        return Counter(), {}
+    wrong = Counter(said.partition(":")[0] for said in judged["wrong"].values())
+    coverage = {name: share for name, share in judged["coverage"].items() if name not in judged["wrong"]}
+    return Counter(judged["statuses"]) - wrong, coverage
+
+
 def _versions() -> dict[str, str]:
     nvcc = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
     driver = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -151,17 +179,21 @@ def _triton(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.py")) if header(path)["dialect"] == "triton"]
 
 
-def _judge_files(engine: Executor, paths: list[Path], what: str) -> Iterator[dict[str, Any]]:
+def _judge_files(
+    engine: Executor, files: list[Path], what: str, right: tuple[Counter[str], dict[str, float | None]]
+) -> Iterator[dict[str, Any]]:
     """After each verdict, those so far against what they must be on a GPU: `correct`, or what a file's first lines
-    name."""
-    statuses, wrong, rows = Counter[str](), dict[str, str](), dict[str, float | None]()
+    name. Those that were right are not judged again."""
+    (statuses, rows), wrong = right, dict[str, str]()
+    paths = [path for path in files if path.name not in rows]
+    yield {"number": len(rows), "of": len(files), "statuses": statuses, "wrong": wrong, "coverage": rows}
     for index, verdict in _judge(engine, [from_file(path) for path in paths], what):
         name, first_lines = paths[index].name, header(paths[index])
         statuses[verdict.status] += 1
         rows[name] = verdict.coverage
         if not is_expected(verdict, first_lines.get("on a GPU", first_lines.get("expect", "correct"))):
             wrong[name] = f"{verdict.status}: {verdict.feedback}"
-        yield {"number": len(rows), "of": len(paths), "statuses": statuses, "wrong": wrong, "coverage": rows}
+        yield {"number": len(rows), "of": len(files), "statuses": statuses, "wrong": wrong, "coverage": rows}
 
 
 def _judge(engine: Executor, requests: list[Request], what: str) -> Iterator[tuple[int, Verdict]]:

@@ -115,3 +115,14 @@ def test_strategies_are_compared_by_runs_and_drawn_against_candidates(tmp_path):
 )
 def test_the_gpu_check_accepts_no_counters_only_for_what_the_machine_lacks(kernels, uncounted, passes):
     assert load("gpu_check").counted_as_promised({"kernels": kernels, "uncounted": uncounted}) == passes
+
+
+def test_the_gpu_check_looks_again_only_at_what_was_not_right():
+    """A machine is lent for minutes."""
+    last = {
+        "statuses": {"correct": 2, "timeout": 1},
+        "wrong": {"slow.py": "timeout: The candidate took longer than 10 s while it ran."},
+        "coverage": {"a.py": 1.0, "b.py": None, "slow.py": None},
+    }
+    assert load("gpu_check")._right_of(last) == ({"correct": 2}, {"a.py": 1.0, "b.py": None})
+    assert load("gpu_check")._right_of(None) == ({}, {})

@@ -20,6 +20,7 @@ from kernelrl import dialects
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.building.cubin import kernels_only
+from kernelrl.executor.judging.trials import may_use_tf32
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.forking import ForkServer
 from kernelrl.executor.processes.warming import start_forkserver
@@ -144,3 +145,17 @@ def test_the_gpu_check_says_that_there_is_no_gpu() -> None:
     result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert result.returncode == 3
     assert "no CUDA device" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "device", "may"),
+    [
+        ("total += tl.dot(a, b)", "cuda", True),
+        ("total += tl.dot(a, b)", "cpu", False),
+        ('total += tl.dot(a, b, input_precision="ieee")', "cuda", False),
+        ("total += tl.dot(a, b, allow_tf32=False)", "cuda", False),
+        ("total += tl.sum(a * b)", "cuda", False),
+    ],
+)
+def test_a_product_that_triton_makes_in_tf32_is_known(source: str, device: str, may: bool) -> None:
+    assert may_use_tf32(source, device) == may

@@ -127,6 +127,12 @@ def signal_a_thread():
     if ctypes.CDLL(None).syscall(200, os.getpid(), 0):
         raise OSError
 
+def look_at_others():
+    if not {"1", str(os.getpid())} <= {*os.listdir("/proc")}:
+        return
+    if len([name for name in os.listdir("/proc") if name.isdigit()]) < 6:
+        raise OSError
+
 def fill_the_disk():
     for number in range(5):
         with open(f"large{number}", "wb") as file:
@@ -141,6 +147,13 @@ for action in ACTIONS:
         continue
     raise RuntimeError("could")
 """
+COMPILES = """\
+import ctypes, os, subprocess
+subprocess.run(["/sbin/ldconfig", "-p"], check=True, stdout=subprocess.DEVNULL)
+open("stub.c", "w").write("int one(void) { return 1; }")
+subprocess.run(["cc", "-shared", "-fPIC", "-o", "stub.so", "stub.c"], check=True)
+assert ctypes.CDLL(os.path.abspath("stub.so")).one() == 1
+"""
 ESCAPES = """ACTIONS = [
     lambda: open("/etc/passwd").read(),
     lambda: open({home!r}, "w"),
@@ -149,9 +162,15 @@ ESCAPES = """ACTIONS = [
     lambda: os.kill({pid}, 0),
     lambda: socket.socket(socket.AF_UNIX).connect({unix!r}),
     lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
-    lambda: socket.socketpair(),
     lambda: socket.socket(socket.AF_VSOCK),
+    lambda: socket.socket(socket.AF_UNIX).connect("\\0" + {unix!r}[-100:]),
     lambda: os.chmod({unix!r}, 0o777),
+    lambda: os.chmod("/usr", 0o755),
+    lambda: open("/usr/written", "w"),
+    lambda: os.mknod("memory", 0o20666, os.makedev(1, 1)),
+    lambda: open("/proc/sys/kernel/hostname", "w"),
+    lambda: open("/proc/sysrq-trigger", "w"),
+    lambda: look_at_others(),
     lambda: fcntl.fcntl(os.open("lease", os.O_CREAT), fcntl.F_SETLEASE, fcntl.F_RDLCK),
     lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE),
     lambda: outlive_its_parent(),
@@ -197,14 +216,30 @@ assert module.__file__.startswith(os.getcwd()) and module.SimpleQueue
 
 
 def test_a_profiled_kernel_reaches_itself_and_nothing_else(forkserver: ForkServer, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as outside:
+    with socket.socket(socket.AF_UNIX) as outside, socket.socket(socket.AF_UNIX) as nameless:
         outside.bind(str(tmp_path / "socket"))
         outside.listen()
+        nameless.bind("\0" + outside.getsockname()[-100:])
+        nameless.listen()
         escapes = ESCAPES.format(home=str(tmp_path / "written"), unix=outside.getsockname(), pid=os.getpid())
         counters, why = profiler(forkserver, tmp_path, STAND_IN + "echo it ran").run(
             REFERENCE, TALKS.replace("for action", f"{escapes}for action") + CANDIDATE, []
         )
     assert counters == () and why == "ncu gave no counters: it ran"
+
+
+def test_a_profiled_kernel_can_be_compiled_by_triton(forkserver: ForkServer, tmp_path: Path) -> None:
+    """Which asks where the driver's library lies, and has a C compiler make the code that launches the kernel."""
+    counters, why = profiler(forkserver, tmp_path, STAND_IN + "echo it ran").run(REFERENCE, COMPILES + CANDIDATE, [])
+    assert counters == () and why == "ncu gave no counters: it ran"
+
+
+def test_a_profiler_finds_its_pipes_and_its_own_processes(forkserver: ForkServer, tmp_path: Path) -> None:
+    """Nsight Compute makes a pipe that is a file for the tree of processes, and its driver names its threads."""
+    script = "#!/bin/sh\nmkfifo $TMPDIR/pipe; echo x > $TMPDIR/pipe & cat $TMPDIR/pipe; wait\n"
+    naming = "echo named > /proc/$$/task/$$/comm && cat /proc/$$/comm\n"
+    said = profiler(forkserver, tmp_path, script + naming).run(REFERENCE, CANDIDATE, [])
+    assert said == ((), "ncu gave no counters: named")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +249,7 @@ def test_a_profiled_kernel_reaches_itself_and_nothing_else(forkserver: ForkServe
             "#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'\nexit 1",
             nsight.ADMINISTRATORS_ONLY,
         ),
-        ("#!/bin/sh\necho '==ERROR== no device'\necho more", "ncu gave no counters: ==ERROR== no device"),
+        ("#!/bin/sh\necho '==ERROR== no device'\necho more", "ncu gave no counters: ==ERROR== no device; more"),
     ],
 )
 def test_without_counters_the_reason_is_said(forkserver: ForkServer, tmp_path: Path, script: str, why: str) -> None:

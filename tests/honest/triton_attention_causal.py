@@ -23,13 +23,13 @@ def attention(q_ptr, k_ptr, v_ptr, out_ptr, length, scale, WIDTH: tl.constexpr, 
         kept = cols[:, None] < length
         k = tl.load(k_ptr + base + cols[:, None] * WIDTH + d[None, :], mask=kept, other=0.0)
         v = tl.load(v_ptr + base + cols[:, None] * WIDTH + d[None, :], mask=kept, other=0.0)
-        scores = tl.dot(q, tl.trans(k))
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         scores = tl.where((rows[:, None] >= cols[None, :]) & (cols[None, :] < length), scores, float("-inf"))
         new_top = tl.maximum(top, tl.max(scores, 1))
         weights = tl.exp2(scores - new_top[:, None])
         fade = tl.exp2(top - new_top)
         total = total * fade + tl.sum(weights, 1)
-        acc = acc * fade[:, None] + tl.dot(weights, v)
+        acc = acc * fade[:, None] + tl.dot(weights, v, input_precision="ieee")
         top = new_top
     acc = acc / total[:, None]
     tl.store(out_ptr + base + rows[:, None] * WIDTH + d[None, :], acc, mask=rows[:, None] < length)

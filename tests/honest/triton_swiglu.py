@@ -17,8 +17,10 @@ def swiglu(x_ptr, w_ptr, out_ptr, rows, width, hidden, M: tl.constexpr, N: tl.co
         k = begin + tl.arange(0, K)
         x = tl.load(x_ptr + r[:, None] * width + k[None, :], mask=(r[:, None] < rows) & (k[None, :] < width), other=0.0)
         kept = (c[None, :] < hidden) & (k[:, None] < width)
-        gate += tl.dot(x, tl.load(w_ptr + c[None, :] * width + k[:, None], mask=kept, other=0.0))
-        up += tl.dot(x, tl.load(w_ptr + (hidden + c[None, :]) * width + k[:, None], mask=kept, other=0.0))
+        of_gate = tl.load(w_ptr + c[None, :] * width + k[:, None], mask=kept, other=0.0)
+        of_up = tl.load(w_ptr + (hidden + c[None, :]) * width + k[:, None], mask=kept, other=0.0)
+        gate += tl.dot(x, of_gate, input_precision="ieee")
+        up += tl.dot(x, of_up, input_precision="ieee")
     result = gate * tl.sigmoid(gate) * up
     tl.store(out_ptr + r[:, None] * hidden + c[None, :], result, mask=(r[:, None] < rows) & (c[None, :] < hidden))
 

@@ -151,7 +151,8 @@ class ExecutorSettings(BaseModel):
     """Limit for importing the candidate and constructing `ModelNew`, builds not counted (in seconds of CPU time of one
     thread, or of waiting; docs/executor.md)."""
     run_timeout_s: PositiveFloat = 10.0
-    """Limit for one call of `forward` (in seconds, as `load_timeout_s`)."""
+    """Limit for one call of `forward` (in seconds, as `load_timeout_s`). On a GPU a call in which Triton may compile
+    has that of a build as well."""
     memory_mb: PositiveInt = 4096
     """Private memory that a candidate may allocate (in MiB)."""
     output_mb: PositiveInt = 16

@@ -31,7 +31,7 @@ _CLONE_NEWIPC = 0x08000000
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWPID = 0x20000000
 _CLONE_NEWNET = 0x40000000
-_MS_BIND, _MS_REC = 0x1000, 0x4000
+_MS_BIND, _MS_REC, _MS_PRIVATE, _MS_NOSUID_NODEV, _MS_NOEXEC = 0x1000, 0x4000, 0x40000, 0x6, 0x8
 _MNT_DETACH = 0x2
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _SYS_PIVOT_ROOT, _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 155, 442, -100, 0x8000
@@ -70,6 +70,14 @@ _OF_THE_PROCESSOR = (
     *(f"/sys/devices/system/cpu/{name}" for name in ("online", "possible", "present")),
 )
 """What a candidate may read of the machine. /proc/self, /proc/meminfo and counters below /sys tell the time."""
+
+_OF_A_DRIVER = (
+    *("/proc/driver/nvidia", "/proc/devices", "/proc/modules"),
+    *("/sys/module", "/sys/bus/pci", "/sys/class"),
+)
+"""What NVIDIA's driver reads."""
+_OF_TRITON = ("/sbin",)
+"""Where Triton finds the program that tells it where the driver's library lies."""
 
 _without_network = False
 """Whether `leave_network` has succeeded in this process or the one that forked it."""
@@ -159,6 +167,42 @@ def confine(
     return layers
 
 
+def enter_namespaces_of_a_profiler() -> None:
+    """Move this process to a user and a mount namespace, and its children to a process namespace, of their own.
+
+    Raises:
+        OSError: the kernel does not let it.
+    """
+    _enter_network_of_its_own()
+    if not _unshare(_CLONE_NEWUSER | _CLONE_NEWNS | _CLONE_NEWPID):
+        raise OSError("no namespaces of its own")
+    _check(_LIBC.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
+
+
+def confine_profiler(scratch: Path, limits: Limits, readable: tuple[str, ...]) -> None:
+    """Confine this process, the first of a process namespace, so that a profiler can start and profile a kernel in it.
+
+    It sees the libraries, what is given, NVIDIA's devices and the processes of its namespace, and an empty scratch
+    folder in memory to write to. System calls are not filtered here: `filter_profiler`.
+
+    Raises:
+        OSError: a layer does not hold.
+    """
+    seen = (*system_paths(), *readable, *cuda_devices(), *filter(os.path.exists, (*_OF_A_DRIVER, *_OF_TRITON)))
+    seen = tuple(path for path in seen if not path.startswith("/proc"))
+    options = f"size={limits.file_bytes},nr_inodes=1024,mode=0700".encode()
+    _check(_LIBC.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", _MS_NOSUID_NODEV, options))
+    _set_limits(limits, resource.RLIMIT_DATA, in_namespace=True)
+    if not _show_only(seen, scratch, None, processes=True):
+        raise OSError("no root of its own")
+    _check(_LIBC.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", _MS_NOSUID_NODEV, options))
+    os.chdir(scratch)
+    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _drop_capabilities()
+    if not _restrict_files(seen, scratch, may_exec=True, cuda=True, processes=("/proc",)):
+        raise OSError("no Landlock")
+
+
 def leave_network() -> None:
     """Move this process and its children to come to a network without devices, where the kernel lets it.
 
@@ -169,10 +213,10 @@ def leave_network() -> None:
     _without_network = _unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWIPC)
 
 
-def enter_network_of_its_own() -> None:
+def _enter_network_of_its_own() -> None:
     """Move this process to a network in which it reaches itself and nobody else, for programs that talk to each other.
 
-    Sockets that are files (Unix) are in no network: `filter_profiler` keeps from them.
+    Sockets that are files (Unix) are in no network, and none is shown to it.
 
     Raises:
         OSError: the kernel does not let it.
@@ -198,12 +242,12 @@ def _enter_namespaces(scratch: Path, scratch_bytes: int | None, own_processes: b
         return False
     if scratch_bytes:
         options = f"size={scratch_bytes},nr_inodes=1024,mode=0700".encode()
-        _LIBC.mount(b"none", b"/", None, 0x44000, None)  # MS_REC | MS_PRIVATE: nothing leaks back
-        _LIBC.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", 0x6, options)  # MS_NOSUID | MS_NODEV
+        _LIBC.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)  # nothing leaks back
+        _LIBC.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", _MS_NOSUID_NODEV, options)
     return True
 
 
-def _show_only(paths: tuple[str, ...], scratch: Path, executable: Path | None) -> bool:
+def _show_only(paths: tuple[str, ...], scratch: Path, executable: Path | None, processes: bool = False) -> bool:
     """Move this process to a root in which there are only these paths and an empty scratch folder, all of it read-only.
 
     Every file that somebody writes to is a clock, as are /proc and most of /sys.
@@ -212,6 +256,7 @@ def _show_only(paths: tuple[str, ...], scratch: Path, executable: Path | None) -
         paths: folders and files.
         scratch: the working directory.
         executable: the kernel maps no files executable but those of this one of the folders; None: any.
+        processes: show the processes of this namespace too.
     """
     root = os.fsencode(scratch)
     try:
@@ -222,9 +267,13 @@ def _show_only(paths: tuple[str, ...], scratch: Path, executable: Path | None) -
                 os.mknod(place)
             _check(_LIBC.mount(os.fsencode(path), os.fsencode(place), None, _MS_BIND | _MS_REC, None))
         os.makedirs(f"{scratch}{scratch}", exist_ok=True)
+        if processes:
+            os.mkdir(f"{scratch}/proc")
         _set_mount(root, _AT_RECURSIVE, forbid=_MOUNT_ATTR_RDONLY | (_MOUNT_ATTR_NOEXEC if executable else 0), allow=0)
         if executable:
             _set_mount(root + os.fsencode(executable), 0, forbid=0, allow=_MOUNT_ATTR_NOEXEC)
+        if processes:
+            _show_processes(f"{scratch}/proc")
         os.chdir(scratch)
         _check(_LIBC.syscall(_SYS_PIVOT_ROOT, b".", b"."))
         _check(_LIBC.umount2(b".", _MNT_DETACH))
@@ -232,6 +281,16 @@ def _show_only(paths: tuple[str, ...], scratch: Path, executable: Path | None) -
     except OSError:
         return False
     return True
+
+
+def _show_processes(place: str) -> None:
+    """Show /proc of this namespace there: what is no process of its own can be read, whoever its owner is."""
+    _check(_LIBC.mount(b"proc", os.fsencode(place), b"proc", _MS_NOSUID_NODEV | _MS_NOEXEC, None))
+    for entry in os.scandir(place):
+        if not entry.name.isdigit() and not entry.is_symlink():
+            path = os.fsencode(entry.path)
+            _check(_LIBC.mount(path, path, None, _MS_BIND | _MS_REC, None))
+            _set_mount(path, _AT_RECURSIVE, forbid=_MOUNT_ATTR_RDONLY, allow=0)
 
 
 def _outermost(paths: tuple[str, ...]) -> list[str]:
@@ -336,7 +395,13 @@ def cuda_devices() -> list[str]:
     return [str(path) for path in (*Path("/dev").glob("nvidia*"), *Path("/dev/nvidia-caps").glob("*")) if path.exists()]
 
 
-def _restrict_files(readable: tuple[str, ...], writable: Path | None, may_exec: bool, cuda: bool) -> bool:
+def _restrict_files(
+    readable: tuple[str, ...],
+    writable: Path | None,
+    may_exec: bool,
+    cuda: bool,
+    processes: tuple[str, ...] = ("/proc/self/comm", "/proc/self/task"),
+) -> bool:
     read = landlock.FSAccess.READ_FILE | landlock.FSAccess.READ_DIR
     if may_exec:
         read |= landlock.FSAccess.EXECUTE
@@ -345,19 +410,11 @@ def _restrict_files(readable: tuple[str, ...], writable: Path | None, may_exec: 
         for path in readable:
             _allow(rules, path, read)
         if cuda:
-            drivers = (
-                "/proc/driver/nvidia",
-                "/proc/devices",
-                "/proc/modules",
-                "/sys/module",
-                "/sys/bus/pci",
-                "/sys/class",
-            )
-            for path in filter(os.path.exists, drivers):
+            for path in filter(os.path.exists, _OF_A_DRIVER):
                 _allow(rules, path, read)
             for path in cuda_devices():
                 _allow(rules, path, landlock.FSAccess.all())
-            for path in ("/proc/self/comm", "/proc/self/task"):  # the driver names its threads, or does not start
+            for path in processes:  # the driver names its threads, or does not start
                 _allow(rules, path, read | landlock.FSAccess.WRITE_FILE | landlock.FSAccess.TRUNCATE)
         if writable is not None:
             rules.allow("/dev/null", rules=landlock.FSAccess.READ_FILE | landlock.FSAccess.WRITE_FILE)

@@ -86,8 +86,10 @@ _DENIED = (
     "utime utimes futimesat utimensat setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr mknod mknodat"
 ).split()
 """What a reference, or a candidate on a GPU, never needs. It answers EPERM rather than kill: libraries probe some."""
-_OF_A_PROFILER = "socket connect bind listen accept accept4 setsid setpgid".split()
-"""What a profiler needs of it, to talk to the process that it profiles. No file's mode: no other layer bounds whose."""
+_OF_A_PROFILER = (
+    "socket socketpair connect bind listen accept accept4 setsid setpgid mknod mknodat chmod fchmod fchmodat fchmodat2"
+).split()
+"""What a profiler needs of it, to talk to the process that it profiles by sockets and pipes that are files."""
 _CHILDREN = ("execve", "execveat", "fork", "vfork")
 _DENIED_BY_FILE = {"fcntl": (8, 10, 15, 1024), "ioctl": (0x8901, 0x8902, 0x5452)}
 """F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE; FIOSETOWN, SIOCSPGRP, FIOASYNC: they have the kernel signal other
@@ -146,11 +148,12 @@ def filter_other(may_exec: bool) -> bool:
 
 
 def filter_profiler() -> bool:
-    """Deny this process and what it starts, in a process and network namespace of their own, what neither a profiler
-    nor a kernel needs. Returns whether the filter holds.
+    """Deny this process and what it starts, confined by `confine_profiler`, what neither a profiler nor a kernel needs.
 
-    Of sockets it leaves those of the internet protocols, which the network namespace bounds: those of Unix are found by
-    the names of files, whatever the namespace, and others are doors to the kernel.
+    Returns whether the filter holds.
+
+    Of sockets it leaves those of the internet protocols, which the network namespace bounds, and of Unix, whose files
+    are not to be seen: others are doors to the kernel.
     """
     if seccomp is None:
         return False
@@ -161,7 +164,7 @@ def filter_profiler() -> bool:
             if name not in _OF_A_PROFILER:
                 _add_if_known(rules, denied, name)
         rules.add_rule(denied, "socket", seccomp.Arg(0, seccomp.GT, socket.AF_INET6))
-        for family in {*range(socket.AF_INET6)} - {socket.AF_INET}:
+        for family in {*range(socket.AF_INET6)} - {socket.AF_UNIX, socket.AF_INET}:
             rules.add_rule(denied, "socket", _low_word(0, family))
         _deny_by_argument(rules, denied)
         rules.load()

@@ -23,7 +23,8 @@ from kernelrl.executor.confinement.sandbox import (
     Limits,
     clock_pages,
     confine,
-    enter_network_of_its_own,
+    confine_profiler,
+    enter_namespaces_of_a_profiler,
     leave_network,
     name_process,
     system_paths,
@@ -41,8 +42,8 @@ import triton.language  # noqa: E402
 import tvm_ffi.cpp  # noqa: E402, F401
 
 from kernelrl.executor import wire  # noqa: E402
-from kernelrl.executor.contest.starting import become_contestant, rehearse  # noqa: E402
-from kernelrl.executor.processes.warming import Warming  # noqa: E402
+from kernelrl.executor.contest.starting import become_contestant, folders_of_cuda, rehearse  # noqa: E402
+from kernelrl.executor.processes.warming import OF_CUDA, Warming  # noqa: E402
 
 COLLAPSE_AT = 16
 """The fork before which this process's memory is put into huge pages.
@@ -54,9 +55,8 @@ REHEARSALS = 10
 """Python adapts its code to what it meets, after eight runs at the latest: a fork that does so copies each page."""
 RUNTIME_OF_MODULES = ("libgomp.so.1", "libmvec.so.1", "libatomic.so.1")
 """Libraries that compiled modules need; a candidate's process cannot load any that is not loaded already."""
-OF_A_PROGRAM = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH")
-"""Environment variables that a profiled program needs: which device it may use, and where kernelrl is."""
-NOT_CONFINED = "a profiler runs only where it can be confined (see `kernelrl doctor`)"
+OF_A_PROGRAM = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH", *OF_CUDA)
+"""Environment variables that a profiled program needs: which device it may use, and where kernelrl and CUDA are."""
 _HUGE_PAGE = 2 << 20
 _MADV_COLLAPSE = 25
 _LIBC = ctypes.CDLL(None)
@@ -186,21 +186,20 @@ def _compile(
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.closerange(3, 4096)
+    limits = Limits(memory_bytes, file_bytes)
     if profiled:
-        enter_network_of_its_own()
-    layers = confine(
-        Path(folder),
-        Limits(memory_bytes, file_bytes),
-        tuple(readable),
-        may_exec=True,
-        own_processes=True,
-        filtered=False,
-        bounded=profiled,
-        cuda=profiled,
-    )
+        enter_namespaces_of_a_profiler()
+    else:
+        confine(
+            Path(folder),
+            limits,
+            tuple(readable),
+            may_exec=True,
+            own_processes=True,
+            filtered=False,
+            bounded=False,
+        )
     os.chdir(folder)
-    if profiled and not ({"namespaces", "landlock"} <= {*layers} and os.path.ismount(folder)):
-        raise RuntimeError(NOT_CONFINED)
     cpu_limit = math.ceil(cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, cpu_limit + 5))  # of each of its processes
     compiler = os.fork()
@@ -209,9 +208,11 @@ def _compile(
     tie_to_parent()
     environment = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": folder, "HOME": folder, "LC_ALL": "C"}
     if profiled:
+        of_program = {name: os.environ[name] for name in OF_A_PROGRAM if name in os.environ}
+        confine_profiler(Path(folder), limits, (*readable, *folders_of_cuda(of_program)))
         if not filter_profiler():
-            raise RuntimeError(NOT_CONFINED)
-        environment |= {name: os.environ[name] for name in OF_A_PROGRAM if name in os.environ}
+            raise RuntimeError("system calls are not filtered")
+        environment |= of_program
     os.execvpe(command[0], command, environment)
 
 

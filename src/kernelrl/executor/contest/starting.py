@@ -74,7 +74,7 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
     layers = confine(
         scratch,
         limits,
-        (str(modules), *_named_by(of_cuda)),
+        (str(modules), *folders_of_cuda(of_cuda)),
         may_exec=spec["may_exec"],
         filtered=spec["filtered"],
         bounded=spec["filtered"],
@@ -99,7 +99,7 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
         served.serve()
 
 
-def _named_by(variables: Mapping[str, str]) -> Iterator[str]:
+def folders_of_cuda(variables: Mapping[str, str]) -> Iterator[str]:
     """The folders and files of the driver and the toolkit that environment variables name."""
     for name, value in variables.items():
         for path in filter(os.path.exists, value.split(os.pathsep)):

@@ -348,7 +348,8 @@ def longest_judgement_s(settings: ExecutorSettings) -> float:
     checked = settings.trials + len(settings.distributions) + settings.shapes
     timed = 4 * settings.max_pairs if settings.timing else 0
     builds = MAX_BUILDS * (2 * settings.build_timeout_s + settings.load_timeout_s)
-    return builds + 2 * settings.run_timeout_s * (checked + timed) + settings.timing_budget_s
+    compiled = settings.build_timeout_s * checked if settings.device == "cuda" else 0.0  # by Triton, in a call
+    return builds + 2 * (settings.run_timeout_s * (checked + timed) + compiled) + settings.timing_budget_s
 
 
 def _afresh(job: Job) -> Job:

@@ -57,7 +57,7 @@ class CandidateProcess:
 
     def ask(self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing) -> dict[str, Any]:
         """Its answer to a question, once it may run; `meanwhile` is work to do until then."""
-        return self.cores.ask(self.process, message, self.settings.run_timeout_s, meanwhile)
+        return self.cores.ask(self.process, message, self.match.call_limit_s, meanwhile)
 
     def call(self, case: Case, question: dict[str, Any], meanwhile: Callable[[], None]) -> dict[str, Any]:
         """One call of `forward` that is not timed."""
@@ -142,7 +142,7 @@ class CandidateProcess:
         """The end of a judgement whose process failed after it was loaded."""
         if isinstance(error, ProcessDied) and self.closed and self.library.explain(self.process, self.closed):
             return DiedOnClosedPage()
-        return broke_off(error, when, timeout or self.settings.run_timeout_s, self.found, self.process)
+        return broke_off(error, when, timeout or self.match.call_limit_s, self.found, self.process)
 
     def answer_for_death(self) -> Exception:
         """The end of a judgement whose process died on a closed page: another one, if an allowed operator needs it."""

@@ -45,3 +45,9 @@ class Match:
     def interpreted(self) -> bool:
         """Triton's interpreter runs the kernel, and its time says nothing."""
         return self.dialect == "triton" and self.settings.device == "cpu"
+
+    @property
+    def call_limit_s(self) -> float:
+        """Limit of a call that is not timed (in seconds): on a GPU, Triton compiles in the first."""
+        compiles = self.dialect == "triton" and self.settings.device == "cuda"
+        return self.settings.run_timeout_s + (self.settings.build_timeout_s if compiles else 0.0)

@@ -207,5 +207,6 @@ def _explain(log: str) -> str:
         return f"{ADMINISTRATORS_ONLY}: {ALLOW}"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("==ERROR==")]
-    said = [*errors[:1], *lines[-1:], "it said nothing"][0]
-    return printable(f"ncu gave no counters: {said[:300]}")
+    of_program = [line for line in lines if not line.startswith("==")]
+    said = [*errors[:1], *of_program[-1:]] or ["it said nothing"]
+    return printable(f"ncu gave no counters: {'; '.join(said)[:300]}")

@@ -21,6 +21,7 @@ MAX_ASKED_AGAIN = 6
 """Calls in turn whose outputs lie in memory that was not filled before: honest ones have one or two."""
 MAX_ITEMS = 16
 """Elements that one call may fetch from tensors one by one: beyond that, Python does the kernel's work."""
+TF32 = " On a GPU tl.dot rounds float32 to 10 bits (TF32) first, unless it is asked for input_precision='ieee'."
 MOST_OPERATORS = 1 << 31
 """More of one operator no call makes."""
 
@@ -84,8 +85,14 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
         where = "" if first.inputs == "task" else f" on hidden inputs ({first.inputs})"
         where += ", with hidden parameters" if found.parameters in ("keyed", "by_name") else ""
         num_wrong = len({error.trial for error in found.errors})
-        raise Ended("incorrect", f"Wrong output in {num_wrong} of {found.trials} trials: {first.message}{where}.")
+        said = f"Wrong output in {num_wrong} of {found.trials} trials: {first.message}{where}."
+        raise Ended("incorrect", said + (TF32 if may_use_tf32(match.candidate.source, own.settings.device) else ""))
     return Passed(slowest_s, distributions)
+
+
+def may_use_tf32(source: str, device: str) -> bool:
+    """Whether a kernel may multiply float32 less exactly than it says, as Triton does unless it is told."""
+    return device == "cuda" and "tl.dot(" in source and "ieee" not in source and "allow_tf32=False" not in source
 
 
 def _is_to_be_profiled(own: CandidateProcess) -> bool:
