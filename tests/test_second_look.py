@@ -191,6 +191,16 @@ RACES = {
   #pragma omp parallel for
   {LOOP} part[omp_get_thread_num() % 2] += a[i];
   o[0] = part[0] + part[1];""",
+    "sums that two threads add to, seldom at once": f"""std::vector<float> rows(n, 0.0f);
+  #pragma omp parallel for
+  for (int64_t half = 0; half < 2; ++half)
+    {LOOP} {{
+      float sum = 0;
+      for (int64_t j = half * n / 2; j < (half + 1) * n / 2; ++j) sum += a[j];
+      rows[i] += sum;
+    }}
+  o[0] = 0;
+  {LOOP} o[0] += rows[i] / n;""",
 }
 SYNCHRONISED = {
     "a reduction": f"float sum = 0;\n  #pragma omp parallel for reduction(+:sum)\n  {LOOP} sum += a[i];\n  o[0] = sum;",

@@ -66,9 +66,10 @@ def _check_computing_name(use: Use, module: str, name: str, may_compute: bool) -
         return
     if use.as_type and module == "torch.nn" and name in vocabulary.LAYERS:
         return
-    if may_compute and name in vocabulary.operators().get(module, ()):
+    computes = name in vocabulary.operators().get(module, ())
+    if may_compute and computes:
         return
-    if name in vocabulary.INIT.get(module, ()) and use.unit.context == "init":
+    if use.unit.context == "init" and (computes or name in vocabulary.INIT.get(module, ())):
         if not use.called:
             yield violation("library_call", use.node, f"{use.name} as a value: call it by its name")
         return
@@ -83,7 +84,7 @@ def _instead(full: str, module: str, name: str) -> str:
     if name in vocabulary.INIT.get(module, ()):
         return f"{full}: allowed in __init__ alone; what forward computes is your kernel's work"
     if module in ("torch", "torch.nn.functional") or name in vocabulary.LAYERS:
-        return f"{full}: the kernel computes; torch allocates, views and copies"
+        return f"{full}: the kernel computes; torch allocates, views and copies, and computes in __init__ alone"
     return f"{full} is not among what may be used of {module}"
 
 
@@ -148,9 +149,9 @@ def _is_of_data(use: Use, kinds: Kind, may_compute: bool) -> bool:
         return True
     if name in vocabulary.DATA or (kinds == Kind.OBJECT and name in vocabulary.OF_MODULES):
         return True
-    if in_init and (name in vocabulary.PACKING or name in ("apply", "@")):
+    if in_init and name in vocabulary.PACKING:
         return True
-    if may_compute and (name in vocabulary.tensor_operators() or name == "@"):
+    if (may_compute or in_init) and (name in vocabulary.tensor_operators() or name == "@"):
         return True
     return name in vocabulary.NUMBERS_OF_DTYPE and _is_of_dtype(use.node)
 

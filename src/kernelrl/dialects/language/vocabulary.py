@@ -77,16 +77,12 @@ FORWARD: dict[str, frozenset[str]] = {
 PRIVATE = _words("_calculate_fan_in_and_fan_out _calculate_correct_fan")
 """Private names of `torch.nn.init` that people copy from the initialisation of `nn.Linear`."""
 INIT: dict[str, frozenset[str]] = {
-    "torch": _words(
-        "rand rand_like randn randn_like randint randperm arange linspace eye cat concat stack manual_seed normal sqrt "
-        "exp log log2 rsqrt from_numpy sin cos tan sum mean abs mul add sub div pow outer ger triu tril meshgrid where "
-        "clamp square reciprocal cumsum cumprod kron flip repeat_interleave norm "
-        "hann_window hamming_window einsum matmul bmm minimum maximum bernoulli floor ceil round"
-    ),
+    "torch": _words("manual_seed from_numpy"),
     "torch.nn": LAYERS,
     "torch.nn.init": frozenset(name for name in dir(torch.nn.init) if not name.startswith("_")) | PRIVATE,
 }
-"""By module: further names that code before the first call may call, to make and pack parameters."""
+"""By module: further names that code before the first call may call, beside `operators()`: it makes and packs
+parameters and tables."""
 
 INSTEAD = {
     "functools.partial": "write a function",
@@ -161,14 +157,8 @@ _OF_DEVICES = _words("multi_processor_count total_memory major minor name")
 DATA = _SHAPE | _VIEWS | _COPIES | _CONTAINERS | _OF_LAYERS | _OF_DEVICES
 """Attributes that any code may use, whatever they are taken from: none of them computes on tensors or runs a layer."""
 
-PACKING = _words(
-    "normal_ uniform_ exponential_ bernoulli_ trunc_normal_ random_ mul mul_ add add_ sub sub_ div div_ pow pow_ sqrt "
-    "sqrt_ rsqrt rsqrt_ reciprocal square exp exp_ log log_ abs abs_ neg neg_ sign sum mean amax amin max min var std "
-    "norm prod clamp clamp_ clamp_min round floor triu tril triu_ tril_ cumsum sin cos masked_fill masked_fill_ repeat "
-    "repeat_interleave tile flip roll index_select gather scatter_ fill_diagonal_ eq ne lt gt le ge any all matmul mm "
-    "outer dot tolist sort argsort nonzero unique bincount modules children named_modules named_children"
-)
-"""Further attributes for code before the first call, to make and pack parameters."""
+PACKING = _words("modules children named_modules named_children apply tolist")
+"""Further attributes for code before the first call, beside `tensor_operators()`."""
 
 OF_ANY_DATA = frozenset(
     name
@@ -299,14 +289,14 @@ DEVICE_ATTRIBUTES = _words(
 DEVICE_BUILTINS = _words("range min max abs float int len bool")
 
 
-# torch's operators, for dialect `python`
+# torch's operators, for dialect `python`, and for code before the first call
 
 _FUNCTIONAL = "torch.nn.functional"
 
 
 @cache
 def operators() -> dict[str, frozenset[str]]:
-    """By module: the names of `torch` that compute, which dialect `python` may use anywhere."""
+    """By module: the names of `torch` that compute. Dialect `python` may use them anywhere, others in `__init__`."""
     bound = {name for name in dir(torch._C._VariableFunctions) if not name.startswith("_")}
     refused = _words("from_file set_vital read_vitals get_device frombuffer from_numpy is_vulkan_available")
     return {
@@ -337,7 +327,7 @@ def operators() -> dict[str, frozenset[str]]:
 
 @cache
 def tensor_operators() -> frozenset[str]:
-    """Methods of a tensor that compute, which dialect `python` may use anywhere."""
+    """Methods of a tensor that compute. Dialect `python` may use them anywhere, others in `__init__`."""
     bound = {name for name in dir(torch._C.TensorBase) if not name.startswith("_")}
     refused = _words(
         "apply_ map_ map2_ set_ resize_ resize_as_ record_stream numpy grad grad_fn untyped_storage storage "

@@ -1,19 +1,32 @@
 // What `-fsanitize=thread` calls at every access to memory, here without its detector, which does not know OpenMP's
-// barriers: now and then the thread waits a little or lets another one run. A kernel whose threads touch each other's
-// memory without synchronisation then computes something else.
+// barriers: now and then the thread waits a little or lets another one run. And one that has read a place and is about to
+// write to it, as to add something, sometimes waits for another one to read it, too. A kernel whose threads touch each
+// other's memory without synchronisation then computes something else.
 
+#include <atomic>
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+
+extern "C" int omp_in_parallel() __attribute__((weak));
 
 namespace {
 
 constexpr uint32_t OFTEN = 1u << 29, SELDOM = 1u << 20;  // of 2^32
 constexpr int BURST = 256;                               // pauses after which they are seldom
 
+constexpr int SITES = 1 << 12, WAITS = 32;  // of each place in the program, how often a thread waits there
+constexpr int PATIENCE = 3000;              // for so many turns
+constexpr int READS = 4;                    // reads that a thread remembers
+
 thread_local uint32_t state;
 thread_local int burst;
 thread_local volatile int idle;
+thread_local void* read_places[READS];
+thread_local unsigned num_reads;
+thread_local void* met;  // what a thread was awaited at: it does not wait there itself
+std::atomic<int> waits[SITES];
+std::atomic<void*> awaited;  // by one thread at a time, so that the others go on
 
 inline void pause_perhaps() {
   if (!state) state = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&state) >> 4) | 1;
@@ -29,6 +42,34 @@ inline void pause_perhaps() {
   }
 }
 
+inline void before_read(void* place) {
+  read_places[num_reads++ % READS] = place;
+  if (awaited.load(std::memory_order_relaxed) == place) {
+    met = place;
+    awaited.store(nullptr);
+  }
+  pause_perhaps();
+}
+
+inline void before_write(void* place, void* site) {
+  pause_perhaps();
+  bool was_read = false;
+  for (void* read : read_places) was_read |= read == place;
+  if (!was_read || met == place || !omp_in_parallel || !omp_in_parallel()) return;
+  std::atomic<int>& number = waits[(reinterpret_cast<uintptr_t>(site) * 0x9e3779b97f4a7c15u) >> 52];
+  void* nobody = nullptr;
+  if (number.load(std::memory_order_relaxed) >= WAITS || !awaited.compare_exchange_strong(nobody, place)) return;
+  ++number;
+  int left = PATIENCE;
+  while (awaited.load(std::memory_order_relaxed) == place && --left) sched_yield();
+  if (!left) {
+    awaited.store(nullptr);
+  } else {  // the other thread is about to read
+    for (left = 1024; left; --left) idle = left;
+    sched_yield();
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -41,12 +82,10 @@ void __tsan_vptr_read(void*) {}
 void __tsan_read_range(void*, size_t) { pause_perhaps(); }
 void __tsan_write_range(void*, size_t) { pause_perhaps(); }
 
-#define ACCESS(kind, size)                                             \
-  void __tsan_##kind##size(void*) { pause_perhaps(); }                 \
-  void __tsan_unaligned_##kind##size(void*) { pause_perhaps(); }       \
-  void __tsan_volatile_##kind##size(void*) { pause_perhaps(); }        \
-  void __tsan_unaligned_volatile_##kind##size(void*) { pause_perhaps(); }
-#define ACCESSES(size) ACCESS(read, size) ACCESS(write, size)
+#define BEFORE(name, size)                                                                                 \
+  void __tsan_##name##read##size(void* place) { before_read(place); }                                      \
+  void __tsan_##name##write##size(void* place) { before_write(place, __builtin_return_address(0)); }
+#define ACCESSES(size) BEFORE(, size) BEFORE(unaligned_, size) BEFORE(volatile_, size) BEFORE(unaligned_volatile_, size)
 ACCESSES(1) ACCESSES(2) ACCESSES(4) ACCESSES(8) ACCESSES(16)
 
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

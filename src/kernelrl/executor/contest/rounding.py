@@ -34,6 +34,12 @@ _INSIDE = (
     *(f"linalg_{name}" for name in "cholesky inv lu qr solve ldl eig".split()),
 )
 """Operators that add and multiply many times inside, which counts as errors of their operands: u √n of each."""
+_OF_ITS_LARGEST = ("_linalg_", *(name for name in _INSIDE if name.startswith("linalg_")))
+"""Those among them that eliminate: a matrix errs by what its largest element may, wherever that lies (Wilkinson, "Error
+analysis of direct methods of matrix inversion", 1961). One that solves with a triangle does not."""
+
+_ATTENTION = "_scaled_dot_product"
+"""Operators that make two sums of products, which counts as errors of what is multiplied there."""
 
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
@@ -163,9 +169,15 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if certain is not None and bool(certain[1].all()):
             return certain[0]
         if base.startswith(_INSIDE):
-            result = func(*map(self._moved_inside, args), **kwargs)
+            of_largest = base.startswith(_OF_ITS_LARGEST) and "triangular" not in base
+            result = func(*(self._moved_inside(item, of_largest) for item in args), **kwargs)
             if any(isinstance(item, torch.Tensor) and not item.is_floating_point() for item in _as_tuple(result)):
                 return _with_exact_integers(result, func(*args, **kwargs))
+        elif base.startswith(_ATTENTION):
+            query, key, value, *others = args
+            width, length = query.shape[-1] ** 0.5, key.shape[-2] ** 0.5  # numbers of terms of its two sums
+            moved_values = self._moved(query, width), self._moved(key, width), self._moved(value, length)
+            result = func(*moved_values, *others, **kwargs)
         else:
             moved = self._moved_off_grid if base in _STEPS else self._moved
             result = func(*(moved(item) if is_float(item) else item for item in args), **kwargs)
@@ -220,11 +232,17 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
                 result = torch.where(certain[1], certain[0], result)
         return result
 
-    def _moved_inside(self, item: Any) -> Any:
-        """An operand, with the errors of many sums that are made of it."""
+    def _moved_inside(self, item: Any, of_largest: bool) -> Any:
+        """An operand, with the errors of many sums that are made of it; as `_OF_ITS_LARGEST` says if `of_largest`."""
         if isinstance(item, torch.Tensor) and item.is_complex():
-            return torch.view_as_complex(self._moved_inside(torch.view_as_real(item)))
-        return self._moved(item, max(item.shape, default=1) ** 0.5) if is_float(item) else item
+            return torch.view_as_complex(self._moved_inside(torch.view_as_real(item.resolve_conj()), of_largest=False))
+        if not is_float(item):
+            return item
+        units = max(item.shape, default=1) ** 0.5
+        if not of_largest or item.dim() < 2 or not item.numel():
+            return self._moved(item, units)
+        largest = item.abs().amax((-2, -1), keepdim=True) * (item != 0)  # a zero stays one: nothing is done to it
+        return item.addcmul(largest, self._signs(item), value=2 * units * self._units.of_values)
 
     def _moved(self, values: torch.Tensor, units: float = 1.0) -> torch.Tensor:
         moved = values.addcmul(values, self._signs(values), value=units * self._units.of_values)

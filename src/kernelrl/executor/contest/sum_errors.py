@@ -33,6 +33,9 @@ EQUAL = 1e-6
 
 PLACES = 16
 """Partial sums of products that are looked at."""
+OF_WINOGRAD = 4.0
+"""So many times as much a convolution errs by Winograd's F(4×4, 3×3), whose transforms have factors up to 8 (Lavin and
+Gray, "Fast algorithms for convolutional neural networks", 2016)."""
 ONE_SIDED, MOST_ONE_SIDED = 0.3, 1 << 20
 """A sum s of n terms of one sign, added one after another, errs by 0.24 u √n s; counted is a little more. Of more terms
 than so many that would be more than the usual tolerance."""
@@ -67,7 +70,8 @@ def error_of_sums(
     if name == "convolution":
         num_terms = args[1].numel() // max(args[1].shape[1 if args[6] else 0], 1)
         error = _error(units.of_sums, num_terms, of_squares(func, args, kwargs), result)
-        return _at_least_largest(error, num_terms, args[0], args[1], units) if by_largest else error
+        error = _at_least_largest(error, num_terms, args[0], args[1], units) if by_largest else error
+        return error * (OF_WINOGRAD if _may_be_winograds(*args[1:7]) else 1.0)
     if name in _SHIFTED and args[0].numel():  # each of the two last operands has the size of the largest value
         keepdim = name != "logsumexp" or (args[2] if len(args) > 2 else kwargs.get("keepdim", False))
         largest = args[0].amax(args[1], keepdim=keepdim).abs().nan_to_num(0.0, 0.0, 0.0)
@@ -80,6 +84,13 @@ def error_of_sums(
         return None
     error = result.abs() * (units.of_sums * num_terms**0.5)
     return error
+
+
+def _may_be_winograds(
+    weight: torch.Tensor, bias: Any, stride: list[int], padding: Any, dilation: list[int], transposed: bool
+) -> bool:
+    """Whether a convolution has 3×3 taps, which lie together and go from each place to the next."""
+    return list(weight.shape[2:]) == [3, 3] and not transposed and {*stride, *dilation} == {1}
 
 
 def error_through_one(func: Any, args: tuple[Any, ...], result: torch.Tensor, units: Units) -> torch.Tensor | None:

@@ -21,6 +21,10 @@ from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIM
 MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
 
+SMALL, LARGE = 0.02, 4.0
+"""Numbers nearer to zero keep from a division by zero, and those further away may be limits: ordinary inputs do not
+show what they are."""
+
 
 def find_loose(
     images: Images, bears: Callable[[Draw], bool], image: torch.Tensor, layout: dict[str, Any]
@@ -116,22 +120,34 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
     images.near.add(distribution)
 
 
-def with_other_numbers(form: Any, chooser: random.Random, zeros: bool) -> Any:
-    """A form (see `trees.flatten`) in which finite floating-point numbers are up to a half larger or smaller.
+def with_other_numbers(form: Any, chooser: random.Random, far: bool, zeros: bool) -> Any:
+    """A form (see `trees.flatten`) in which floating-point numbers are up to a half larger or smaller.
 
-    With `zeros`, zeros become numbers between 0.05 and 0.5 (a share, a smoothing); without, they stay.
+    Args:
+        form: of the inputs.
+        chooser: draws the numbers.
+        far: numbers that are `SMALL` become some between 0.05 and 0.5, and `LARGE` and infinite ones some between 0.5
+            and 1.5, which ordinary inputs show.
+        zeros: zeros (a share, a smoothing) count as small.
     """
     if isinstance(form, list):
-        return [with_other_numbers(item, chooser, zeros) for item in form]
+        return [with_other_numbers(item, chooser, far, zeros) for item in form]
     if not isinstance(form, dict):
         return form
     ((kind, value),) = form.items()
     if kind == "float":
-        number = float.fromhex(value)
-        if number == 0 and zeros:
-            return {kind: chooser.uniform(0.05, 0.5).hex()}
-        return {kind: (number * chooser.uniform(0.5, 1.5)).hex() if math.isfinite(number) else value}
-    return {kind: with_other_numbers(value, chooser, zeros) if kind in ("list", "tuple", "dict") else value}
+        return {kind: _another_number(float.fromhex(value), chooser, far, zeros).hex()}
+    return {kind: with_other_numbers(value, chooser, far, zeros) if kind in ("list", "tuple", "dict") else value}
+
+
+def _another_number(number: float, chooser: random.Random, far: bool, zeros: bool) -> float:
+    if math.isnan(number):
+        return number
+    if far and (zeros if number == 0 else abs(number) < SMALL):
+        return math.copysign(chooser.uniform(0.05, 0.5), number)
+    if far and abs(number) > LARGE:
+        return math.copysign(chooser.uniform(0.5, 1.5), number)
+    return number * chooser.uniform(0.5, 1.5)
 
 
 def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], runs: Callable[[], bool]) -> bool:

@@ -171,10 +171,10 @@ class Reference:
         """Add a call with other numbers where the task passes some beside its tensors, if the reference bears it."""
         shown = self.shapes[0]
         tried = [shown.layout["form"]]
-        for zeros in (True, False):
-            form = with_other_numbers(tried[0], random.Random(self.seeds.of(Draw(0), "numbers")), zeros)
+        for far, zeros in ((True, True), (True, False), (False, False)):
+            form = with_other_numbers(tried[0], random.Random(self.seeds.of(Draw(0), "numbers")), far, zeros)
             if form in tried:
-                return
+                continue
             tried.append(form)
             self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
             if attempts.bears(Draw(0, shape=len(self.shapes) - 1)):

@@ -22,6 +22,9 @@ ASAN_OPTIONS = (
 )
 """Leaks and what the libraries do are not looked for; no handler of theirs replaces the sanitizer's; short reports."""
 
+PRELOADED = ("call_memory", "still_clock", "static_guard", "quick_exit")
+"""Helpers whose functions take the place of the C library's in the processes of candidates."""
+
 OF_CUDA = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH")
 """Environment variables by which the driver, the toolkit and Triton's assembler are found where a system has them."""
 
@@ -83,8 +86,7 @@ def forkserver_environment(settings: ExecutorSettings, sanitized: bool = False) 
     else:
         environment |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
         cache = Path(settings.cache_dir).expanduser()
-        preloaded = [str(compiled_helper(cache, name)) for name in ("call_memory", "still_clock", "static_guard")]
-        environment["LD_PRELOAD"] = " ".join(preloaded)
+        environment["LD_PRELOAD"] = " ".join(str(compiled_helper(cache, name)) for name in PRELOADED)
     if sanitized:
         environment |= {"LD_PRELOAD": " ".join(sanitizers()), "ASAN_OPTIONS": ASAN_OPTIONS}
     return environment
