@@ -93,7 +93,7 @@ def test_a_reference_that_needs_a_clock_is_timed_where_it_has_one(executor: Exec
 PROBES = """
 import ctypes, mmap, os, sys, time
 from pathlib import Path
-from kernelrl.executor.confinement import sandbox
+from kernelrl.executor.confinement import namespaces, sandbox
 {switch}
 folder = Path(sys.argv[1])
 os.dup2(os.open(folder / "log", os.O_RDWR | os.O_CREAT), 1)
@@ -134,7 +134,7 @@ for name, probe in PROBES.items():
     if pid == 0:
         status = 1
         try:
-            sandbox.leave_network()
+            namespaces.leave_network()
             scratch = folder / name.replace("/", "")
             (scratch / "modules").mkdir(parents=True)
             (scratch / "scratch").mkdir()
@@ -186,7 +186,7 @@ def test_a_candidates_process_can_read_no_clock(tmp_path: Path) -> None:
                 "ask who waits for a library's word",
             },
         ),
-        ("sandbox._show_only = lambda *arguments: True", {"see an entry of /proc", "see files of others"}),
+        ("sandbox.show_only = lambda *arguments: True", {"see an entry of /proc", "see files of others"}),
         ("sandbox.close_clocks = lambda: True", {"read the counter", "ask the vDSO", "read a clock of Python"}),
     ],
     ids=["counter", "vDSO", "system calls", "files", "clocks"],

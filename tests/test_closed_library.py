@@ -145,8 +145,8 @@ def test_a_function_that_an_allowed_operator_needs_is_learnt(
 CONFINE = """
 import ctypes, mmap, os, sys
 from pathlib import Path
-from kernelrl.executor.confinement import sandbox
-sandbox.leave_network()
+from kernelrl.executor.confinement import files, namespaces, sandbox
+namespaces.leave_network()
 scratch, modules, readable = map(Path, sys.argv[1:])
 code = b"\\xb8\\x2a\\x00\\x00\\x00\\xc3".ljust(4096, b"\\0")
 (readable / "code").write_bytes(code)
@@ -193,7 +193,7 @@ def test_a_confined_process_can_execute_its_modules_and_nothing_new(tmp_path: Pa
     ("switch", "layer", "possible"),
     [
         (
-            "sandbox._show_only = lambda *arguments: False",
+            "sandbox.show_only = lambda *arguments: False",
             "noexec",
             {"map a file", "map a library"},
         ),
@@ -211,10 +211,10 @@ def test_each_layer_is_what_forbids(tmp_path: Path, switch: str, layer: str, pos
 
 def test_device_files_do_not_switch_landlock_off(tmp_path: Path) -> None:
     """The kernel refuses a rule that gives a file the rights of a folder."""
-    switch = "sandbox._show_only = lambda *arguments: True\n"
-    switch += "sandbox._restrict_files = (lambda restrict: lambda readable, writable, may_exec, cuda: "
-    switch += "restrict(readable, writable, may_exec, True))(sandbox._restrict_files)\n"
-    layers, _ = confined(tmp_path, switch + 'sandbox.cuda_devices = lambda: ["/dev/null", "/dev/zero", "/dev"]')
+    switch = "sandbox.show_only = lambda *arguments: True\n"
+    switch += "sandbox.restrict_files = (lambda restrict: lambda readable, writable, may_exec, cuda: "
+    switch += "restrict(readable, writable, may_exec, True))(sandbox.restrict_files)\n"
+    layers, _ = confined(tmp_path, switch + 'files.cuda_devices = lambda: ["/dev/null", "/dev/zero", "/dev"]')
     assert "landlock" in layers
 
 

@@ -21,9 +21,9 @@ from kernelrl.executor.processes.warming import forkserver_environment
 DRIVER = """
 import socket, sys, threading
 from pathlib import Path
-from kernelrl.executor.confinement import sandbox, system_calls
+from kernelrl.executor.confinement import namespaces, sandbox, system_calls
 {switch}
-sandbox.leave_network()
+namespaces.leave_network()
 begin = threading.Event()
 
 def attempt(name, action):

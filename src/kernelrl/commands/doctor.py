@@ -161,12 +161,12 @@ def _seccomp_blocks_sockets() -> None:
 
 
 def _see_only_libraries(folder: Path) -> None:
-    from kernelrl.executor.confinement import sandbox
+    from kernelrl.executor.confinement import namespaces, sandbox
 
     scratch, modules = folder / "scratch", folder / "modules"
     scratch.mkdir()
     modules.mkdir()
-    sandbox.leave_network()
+    namespaces.leave_network()
     if "noexec" not in sandbox.confine(scratch, sandbox.Limits(1 << 30, 1 << 20), (str(modules),), modules=modules):
         raise RuntimeError("the kernel does not let a process see a few read-only folders alone")
 

@@ -19,15 +19,14 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from kernelrl.executor.confinement.files import system_paths
+from kernelrl.executor.confinement.namespaces import enter_namespaces_of_a_profiler, leave_network
 from kernelrl.executor.confinement.sandbox import (
     Limits,
     clock_pages,
     confine,
     confine_profiler,
-    enter_namespaces_of_a_profiler,
-    leave_network,
     name_process,
-    system_paths,
     tie_to_parent,
 )
 from kernelrl.executor.confinement.system_calls import filter_profiler

@@ -295,7 +295,7 @@ class Process:
                     stood = time.perf_counter()
         except StillRuns as error:
             raise ProcessDied(str(error), final=error.final) from None
-        if self._on_gpu:  # its driver writes beside this: so may a candidate (`sandbox._restrict_files`)
+        if self._on_gpu:  # its driver writes beside this: so may a candidate (`files.restrict_files`)
             with contextlib.suppress(OSError):
                 Path(f"/proc/{self.pid}/oom_score_adj").write_text(ENDED_FIRST)
         return stood
