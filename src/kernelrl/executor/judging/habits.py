@@ -111,8 +111,7 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
         only_moves=only_moves(operators - set(native["idle"]))
         or (
             own.settings.device == "cpu"  # where copies can be closed
-            and not before["parameters"]
-            and not before["buffers"]  # else it might compute with others
+            and not before["parameters"]  # with others, which come later, it might compute
             and not changes_state
             and not native["thresholds"]["makes_places"]  # of any number
             and not _READS & operators
