@@ -340,7 +340,7 @@ class Contestant:
         choices = exact.choices.items()
         keys = [[choice.values, choice.move, choice.indices] for _, choice in choices]
         told = [
-            {"output": number, "dim": choice.dim, "first": choice.first, "running": choice.running}
+            {"output": number} | {name: getattr(choice, name) for name in ("dim", "first", "running", "unordered")}
             for number, choice in choices
         ]
         counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves)}

@@ -57,6 +57,8 @@ class Choice:
     """Whether the first of equal values must be chosen; of a stable sort, whether they stay in their order."""
     running: bool
     """Whether each index is chosen among the values up to its own place."""
+    unordered: bool
+    """Whether the chosen ones may come in any order."""
     move: torch.Tensor
     """How far rounding moves each of the values. Below the smallest normal number it may be zero."""
 
@@ -66,7 +68,7 @@ class Choices(OperatorMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()
-        self._noted: list[tuple[torch.Tensor, torch.Tensor, int | None, bool, bool]] = []
+        self._noted: list[tuple[torch.Tensor, torch.Tensor, int | None, bool, bool, bool]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -77,13 +79,15 @@ class Choices(OperatorMode):  # type: ignore[no-untyped-call]
             given = arguments_of(func, args, kwargs)
             if "dim" in given:
                 first = name in _FIRST or bool(given.get("stable"))
-                self._noted.append((args[0].clone(), chosen.clone(), given["dim"], first, name in _RUNNING))
+                unordered = given.get("sorted") is False
+                noted = args[0].clone(), chosen.clone(), given["dim"], first, name in _RUNNING, unordered
+                self._noted.append(noted)
         return result
 
     @property
     def are_stable_of_integers(self) -> bool:
         """Whether all choices so far are determined without knowing what rounding does."""
-        return all(first and not values.is_floating_point() for values, _, _, first, _ in self._noted)
+        return all(first and not values.is_floating_point() for values, _, _, first, *_ in self._noted)
 
     def found(self, tiny: float) -> list[Choice]:
         """The choices so far. Call it when the mode is no longer active.
@@ -95,7 +99,13 @@ class Choices(OperatorMode):  # type: ignore[no-untyped-call]
 
 
 def _choice(
-    values: torch.Tensor, chosen: torch.Tensor, dim: int | None, first: bool, running: bool, tiny: float
+    values: torch.Tensor,
+    chosen: torch.Tensor,
+    dim: int | None,
+    first: bool,
+    running: bool,
+    unordered: bool,
+    tiny: float,
 ) -> Choice:
     if dim is None or values.dim() == 0:
         values, chosen, dim = values.reshape(-1), chosen.reshape(-1), 0
@@ -103,7 +113,7 @@ def _choice(
         chosen = chosen.unsqueeze(dim)
     values = values.double().movedim(dim, -1).contiguous()
     move = tiny * ((values != 0) & (values.abs() < tiny)).double()
-    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, move)
+    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, unordered, move)
 
 
 class LastOfEquals(OperatorMode):  # type: ignore[no-untyped-call]

@@ -6,6 +6,7 @@ from typing import Any
 
 from kernelrl.errors import TaskError
 from kernelrl.executor.api import ExecutorSettings
+from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Arena, Case
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.processes.cores import Cores
@@ -62,10 +63,7 @@ class Baseline:
             self._arena.put(case.image, case.outputs, ask)
             assert case.expected is not None
             outputs = self._arena.outputs(self._ask({"do": "run"}, COMPILE_TIMEOUT_S), ask)
-            if not all(
-                expected.accepts(self._arena.tensor(process, described))
-                for expected, described in zip(case.expected[: len(outputs)], outputs, strict=True)
-            ):
+            if not compare.all_accepted(case.expected, [self._arena.tensor(process, each) for each in outputs]):
                 raise NoBaseline("torch.compile's outputs are wrong")
         except ProcessFailure as error:
             process.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -288,6 +289,8 @@ class Indexed:
     """Shape of the indices with the dimension along which is chosen."""
     running: bool = False
     """Each index is chosen among the values up to its own place."""
+    unordered: bool = False
+    """They may come in any order, in which all outputs of their shape come (`in_one_order`)."""
 
     @classmethod
     def of(
@@ -298,6 +301,7 @@ class Indexed:
         dim: int,
         first: bool,
         running: bool = False,
+        unordered: bool = False,
     ) -> Indexed:
         """What may be named.
 
@@ -308,9 +312,10 @@ class Indexed:
             dim: see the field.
             first: see the field.
             running: see the field.
+            unordered: see the field.
         """
         form = list(indices.movedim(-1, dim).shape)
-        return cls(source, ROUNDINGS * moved, dim, [indices], first, form, running)
+        return cls(source, ROUNDINGS * moved, dim, [indices], first, form, running, unordered)
 
     def beside(self, native: torch.Tensor) -> Indexed:
         """The same, where the reference's indices as the task computes them are right too."""
@@ -322,7 +327,7 @@ class Indexed:
     def accepts(self, output: torch.Tensor) -> bool:
         """Whether the output names values as good as the reference's, and none more often than it does."""
         found = self._arranged(output)
-        if not bool(((found >= 0) & (found < self.source.shape[-1])).all()):
+        if not self._names(found):
             return False
         values, slack = self.source.gather(-1, found), self.margin.gather(-1, found)
         right = torch.zeros_like(found, dtype=torch.bool)
@@ -334,6 +339,52 @@ class Indexed:
         if self.running:
             return bool((right & (found <= torch.arange(found.shape[-1]))).all())
         return bool(right.all()) and _repeats(found) <= max(map(_repeats, self.targets))
+
+    def _names(self, found: torch.Tensor) -> bool:
+        return bool(((found >= 0) & (found < self.source.shape[-1])).all())
+
+    def rearranged(self, named: torch.Tensor, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Outputs, those of the shape of the indices in the order of the values that these name, and of the indices.
+
+        Args:
+            named: the indices, which are one of the outputs.
+            outputs: all of them.
+        """
+        found = self._arranged(named)
+        if not self._names(found):
+            return outputs
+        places = found.argsort(dim=-1)
+        values = self.source.gather(-1, found.gather(-1, places))
+        places = places.gather(-1, values.argsort(dim=-1, stable=True))
+
+        def in_order(output: torch.Tensor) -> torch.Tensor:
+            return output.movedim(self.dim, -1).gather(-1, places).movedim(-1, self.dim).contiguous()
+
+        return [in_order(output) if list(output.shape) == self.form else output for output in outputs]
+
+
+def in_one_order(indexed: Mapping[int, Indexed], outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Outputs of a reference or a candidate, those whose order is open in one that depends on their values alone.
+
+    Args:
+        indexed: by the number of an output, what is known of the indices of which it consists.
+        outputs: all of them.
+    """
+    for number, each in indexed.items():
+        if each.unordered:
+            outputs = each.rearranged(outputs[number], outputs)
+    return outputs
+
+
+def in_order_of(expected: list[Expected], outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """`in_one_order`, by what is expected of the outputs."""
+    indexed = {number: each.indexed for number, each in enumerate(expected) if each.indexed is not None}
+    return in_one_order(indexed, outputs)
+
+
+def all_accepted(expected: list[Expected], outputs: list[torch.Tensor]) -> bool:
+    """Whether all outputs lie within their bounds, of as many as are given."""
+    return all(map(Expected.accepts, expected, in_order_of(expected[: len(outputs)], outputs)))
 
 
 def _repeats(indices: torch.Tensor) -> int:

@@ -55,6 +55,7 @@ def expect(
     scaled = in_float64 and case.draw.distribution not in _UNSCALED
     by_largest = case.draw.distribution in _UNEVEN
     exact = _exact(own, case.image, case.changed, by_largest) if in_float64 else _Exact(outputs, [], {})
+    exact, outputs = _in_one_order(exact), compare.in_one_order(exact.indexed, outputs)
     for value, native in zip(exact.outputs, outputs, strict=True):
         if value.shape != native.shape:
             raise TaskError(
@@ -78,6 +79,17 @@ def expect(
     own.tells_rounding |= bool(exact.moves)
     unknown = exact.open or (own.tells_rounding and not exact.moves)
     return [replace(bounds, reliable=False) for bounds in expected] if unknown else expected
+
+
+def _in_one_order(exact: _Exact) -> _Exact:
+    """The same, with outputs whose order is open in the order of `compare.in_one_order`."""
+    for number, each in exact.indexed.items():
+        if each.unordered:
+            outputs = each.rearranged(exact.outputs[number], exact.outputs)
+            moves = each.rearranged(exact.outputs[number], exact.moves)
+            own = replace(each, targets=[]).beside(outputs[number])
+            exact = replace(exact, outputs=outputs, moves=moves, indexed=exact.indexed | {number: own})
+    return exact
 
 
 def befores(case: Case, outputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
@@ -126,7 +138,7 @@ def _exact(own: ReferenceProcess, image: torch.Tensor, changed: list[int], by_la
     for told in reply["choices"]:
         values, moved, indices = islice(tensors, 3)
         indexed[told["output"]] = compare.Indexed.of(
-            values, moved, indices, told["dim"], told["first"], told["running"]
+            values, moved, indices, told["dim"], told["first"], told["running"], told["unordered"]
         )
     return _Exact(outputs, moves, indexed, reply["determined"], reply["open"])
 

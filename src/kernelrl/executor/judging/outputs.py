@@ -71,7 +71,7 @@ class Outputs:
                         return
             if (all_expected := self._expected(case)) is None:
                 return
-            for expected, output in zip(all_expected, outputs, strict=True):
+            for expected, output in zip(all_expected, compare.in_order_of(all_expected, outputs), strict=True):
                 if not expected.accepts(output):
                     found.errors.append(expected.mismatch(trial, case.inputs, output))
 
@@ -96,9 +96,7 @@ class Outputs:
         reply = self._own.call(case, {"do": "run"}, nothing)
         described, readable = _as_list(reply.get("tensors")), _as_list(self._arena.outputs(reply, self._own.ask))
         outputs, errors = self._read(case, reply.get("done"), described, readable, 0)
-        return not errors and all(
-            expected.accepts(output) for expected, output in zip(self._expected(case) or (), outputs, strict=False)
-        )
+        return not errors and compare.all_accepted(self._expected(case) or [], outputs)
 
     def _expected(self, case: Case) -> list[compare.Expected] | None:
         if case.expected is not None:
