@@ -20,7 +20,7 @@ from kernelrl.executor.engines.service import References
 from kernelrl.executor.judging.findings import Call, Findings
 from kernelrl.executor.judging.reference import Reference
 from kernelrl.executor.processes import call_memory
-from kernelrl.executor.processes.call_memory import GARBAGE, CallMemory
+from kernelrl.executor.processes.call_memory import CallMemory
 from kernelrl.verdict import Verdict
 
 
@@ -29,6 +29,14 @@ def executor(executor_cache: Path, kept_executor: Kept) -> Iterator[Executor]:
     """The dynamic defences alone."""
     with kept_executor({**FAST, "cache_dir": str(executor_cache), "static_rules": False}) as engine:
         yield engine
+
+
+FILLED = 0x5A
+
+
+@pytest.fixture(autouse=True)
+def one_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_memory, "GARBAGE", (FILLED,))
 
 
 def rules(verdict: Verdict) -> set[str]:
@@ -72,15 +80,25 @@ def test_the_memory_of_a_call_is_overwritten_before_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(call_memory, "SLACK_BYTES", 96)
     memory = CallMemory(1 << 20)
     memory.overwrite([[0, 1 << 20]], 4000)
-    assert memory.copy(64, 8).tolist() == [GARBAGE] * 8, "what the first call will take is filled"
+    assert memory.copy(64, 8).tolist() == [FILLED] * 8, "what the first call will take is filled"
     assert memory.copy(8192, 8).tolist() == [0] * 8, "what nobody has touched stays so"
     os.pwrite(memory.fd, bytes(range(1, 101)) * 100, 4096)
     memory.overwrite([[0, 5000], [6000, 1 << 20]], 0)
-    assert set(memory.copy(4096, 5000 - 4096).tolist()) == {GARBAGE}
-    assert GARBAGE not in set(memory.copy(5000, 50).tolist()), "what is in use stays"
-    assert set(memory.copy(6064, 2000).tolist()) == {GARBAGE}
+    assert set(memory.copy(4096, 5000 - 4096).tolist()) == {FILLED}
+    assert FILLED not in set(memory.copy(5000, 50).tolist()), "what is in use stays"
+    assert set(memory.copy(6064, 2000).tolist()) == {FILLED}
     assert memory.holds(8192, 100) and not memory.holds(4990, 20) and not memory.holds(5500, 10)
     assert not memory.holds(6000, 64), "the allocator's note is not overwritten, so no output lies there"
+
+
+def test_what_a_call_finds_there_is_another_thing_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minimum with a large number changes nothing, nor does a product of zero with a finite one."""
+    monkeypatch.undo()
+    memory, found = CallMemory(1 << 20), set[int]()
+    for _ in range(200):
+        memory.overwrite([[0, 1 << 20]], 4000)
+        found |= set(memory.copy(64, 4000).tolist())
+    assert found == set(call_memory.GARBAGE)
 
 
 def test_what_is_touched_beyond_all_measure_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +107,7 @@ def test_what_is_touched_beyond_all_measure_is_cleared(monkeypatch: pytest.Monke
     memory = CallMemory(1 << 20)
     os.pwrite(memory.fd, b"x" * (1 << 20), 0)
     memory.overwrite([[0, 1 << 20]], 0)
-    assert set(memory.copy(64, 8192).tolist()) == {GARBAGE} and not memory.copy(8256, (1 << 20) - 8256).any()
+    assert set(memory.copy(64, 8192).tolist()) == {FILLED} and not memory.copy(8256, (1 << 20) - 8256).any()
 
 
 def test_outputs_on_memory_that_nobody_has_filled_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +118,7 @@ def test_outputs_on_memory_that_nobody_has_filled_are_known(monkeypatch: pytest.
     assert not memory.lay_unfilled([(64, 4000)])
     assert memory.lay_unfilled([(64, 4000), (4000, 8192)]), "its end was zero"
     memory.overwrite([[0, 1 << 20]], 4000)
-    assert set(memory.copy(4000, 8192).tolist()) == {GARBAGE}
+    assert set(memory.copy(4000, 8192).tolist()) == {FILLED}
     assert not memory.lay_unfilled([(64, 4000), (4000, 8192)]), "it is filled before the next call"
     os.pwrite(memory.fd, b"x" * (1 << 19), 0)
     memory.lay_unfilled([(300_000, 8192)])

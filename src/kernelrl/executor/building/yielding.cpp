@@ -104,11 +104,11 @@ void __tsan_atomic_signal_fence(int) {}
   }
 #define ATOMIC(bits, type)                                             \
   type __tsan_atomic##bits##_load(const volatile void* at, int) {      \
-    pause_perhaps();                                                   \
+    before_read(const_cast<void*>(at));                                \
     return __atomic_load_n(static_cast<const volatile type*>(at), __ATOMIC_SEQ_CST); \
   }                                                                    \
   void __tsan_atomic##bits##_store(volatile void* at, type value, int) { \
-    pause_perhaps();                                                   \
+    before_write(const_cast<void*>(at), __builtin_return_address(0));  \
     __atomic_store_n(static_cast<volatile type*>(at), value, __ATOMIC_SEQ_CST); \
   }                                                                    \
   type __tsan_atomic##bits##_exchange(volatile void* at, type value, int) { \

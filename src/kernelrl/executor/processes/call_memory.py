@@ -14,14 +14,16 @@ import errno
 import fcntl
 import mmap
 import os
+import secrets
 from collections import deque
 from itertools import chain
 from typing import Any
 
 import torch
 
-GARBAGE = 0x5A
-"""What memory holds in which a call has not written yet: as a float 1.5e16."""
+GARBAGE = (0x5A, 0xDA, 0xFF, 0x00)
+"""Of one of these bytes, drawn for each call, its memory consists before it writes there: as floats 1.5e16, -3e16, NaN
+and zero. What one of them does not change (a minimum, a product with zero), another does."""
 OVERWRITTEN_BYTES = 256 << 20
 """So much is filled before a call, beside where outputs may lie; what a process has touched beyond is cleared, and may
 cost page faults again."""
@@ -60,6 +62,7 @@ class CallMemory:
         self._filled: list[tuple[int, int]] = []
         self._places = deque[tuple[int, int]](maxlen=MAX_PLACES)
         self._ahead = 0
+        self._garbage = GARBAGE[0]
         self._lay_unfilled = False
 
     def expect(self, spans: Any) -> None:
@@ -92,6 +95,7 @@ class CallMemory:
             ValueError: see there.
         """
         self.expect(spans)
+        self._garbage = secrets.choice(GARBAGE)
         tail = self._spans[-1][0] if self._spans else 0
         places = sorted([*self._places, (tail, tail + max(output_bytes + SLACK_BYTES, self._ahead))])
         self._filled = []
@@ -118,11 +122,11 @@ class CallMemory:
 
     def _fill(self, start: int, end: int) -> None:
         if start < end:
-            ctypes.memset(self._bytes.data_ptr() + start, GARBAGE, end - start)
+            ctypes.memset(self._bytes.data_ptr() + start, self._garbage, end - start)
             self._filled.append((start, end))
 
     def lay_unfilled(self, outputs: list[tuple[int, int]]) -> bool:
-        """Whether an output of the last call lies where the call found zeros of the kernel's instead of garbage.
+        """Whether an output of the last call lies where nothing had been filled: the call found zeros there.
 
         Where it lies is filled before the next calls; where each call takes further memory, so is some of that.
 
