@@ -23,6 +23,7 @@ from executor_cases import FAST, judge
 from kernelrl.executor import Executor, ExecutorSettings
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
+from kernelrl.executor.contest.any_order import in_order
 from kernelrl.executor.contest.construction import Construction
 from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, Variation, variations
 from kernelrl.executor.contest.drawing import Drawing, Further
@@ -816,6 +817,68 @@ def moved_by_rounding(function: Any, *inputs: torch.Tensor, dtype: torch.dtype =
     with Rounding(dtype):
         rounded = function(*(each.double() for each in inputs))
     return typical_at_least((rounded - exact).abs())
+
+
+def test_attention_in_one_operator_errs_by_its_two_sums() -> None:
+    """Although the operator may draw random numbers, as others do that are left alone."""
+    torch.manual_seed(0)
+    q, k, v = (4 * torch.randn(1, 2, 32, 16) for _ in range(3))
+    attend = torch.nn.functional.scaled_dot_product_attention
+    exact = attend(q.double(), k.double(), v.double())
+    moved = moved_by_rounding(attend, q, k, v)
+    scores = torch.zeros(1, 2, 32, 32)
+    for index in range(16):
+        scores += q[..., index, None] * k[..., None, :, index]
+    plain = (scores / 4).softmax(-1) @ v
+    assert bool((moved > 0).all()) and expected(exact, exact.float(), moved).accepts(plain)
+
+
+@pytest.mark.parametrize("function", [torch.linalg.det, lambda a: torch.linalg.slogdet(a)[1], torch.linalg.inv])
+def test_what_eliminates_errs_by_the_largest_element(function: Any) -> None:
+    """Elimination by rows does, where a huge number lies in the last row; LAPACK's does, of the transposed matrix."""
+    torch.manual_seed(0)
+    matrix = 1e-4 * torch.randn(1, 6, 6)
+    matrix[0, -1, 0] = 1e4
+    exact = function(matrix.double())
+    error = (function(matrix.mT.contiguous()) if function is torch.linalg.det else function(matrix)).double() - exact
+    moved = moved_by_rounding(function, matrix)
+    assert (moved > 1e-3 * exact.abs()).any() and (moved >= error.abs() / 4).all()
+
+
+def test_what_is_solved_for_errs_by_its_own_size() -> None:
+    """A column is as exact beside a large one as alone."""
+    torch.manual_seed(0)
+    matrix, right = torch.randn(8, 8) + 8 * torch.eye(8), torch.randn(8, 2)
+    right[:, 1] *= 1e8
+    moved = moved_by_rounding(torch.linalg.solve, matrix, right)
+    assert moved[:, 0].median() < 1e-3 * moved[:, 1].median()
+
+
+def test_outputs_in_any_order_are_compared_in_one() -> None:
+    class Routed(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            values, places = torch.topk(x, 20, sorted=False)
+            return values.softmax(-1), places
+
+    class RoutedTwice(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.topk(x, 20, sorted=False)[1], torch.topk(x, 20, largest=False, sorted=False)[1]
+
+    x = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
+    x[:, ::5] = 0.5  # ties, of which any may be chosen
+    (choice,) = (found := compute(Routed(), (x,), torch.float32)).choices.values()
+    assert choice.unordered and not found.open
+    twice = compute(RoutedTwice(), (x,), torch.float32).choices
+    assert not any(each.unordered for each in twice.values()), "to which of the two would a third output belong?"
+
+
+def test_outputs_are_in_order_of_what_their_indices_name() -> None:
+    source = torch.tensor([[3.0, 1.0, 2.0, 2.0]])
+    named, weights, other = torch.tensor([[3, 0, 2]]), torch.tensor([[0.3, 0.5, 0.2]]), torch.ones(2)
+    found = in_order(source, named, 1, [weights, named, other])
+    assert found[1].tolist() == [[2, 3, 0]] and found[0].tolist()[0] == pytest.approx([0.2, 0.3, 0.5])
+    assert found[2] is other
+    assert in_order(source, named + 9, 1, [weights]) == [weights], "what names nothing is wrong anyway"
 
 
 @pytest.mark.parametrize("num_terms", [100, 10_000])

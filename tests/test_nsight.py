@@ -119,6 +119,14 @@ def enter_another_root():
     if ctypes.CDLL(None).unshare(0x20000):
         raise OSError
 
+def have_namespaces_of_its_own():
+    child = ctypes.CDLL(None).syscall(56, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0)
+    if child == 0:
+        os._exit(0)
+    if child < 0:
+        raise OSError
+    os.waitpid(child, 0)
+
 def outlive_its_parent():
     if ctypes.CDLL(None).prctl(1, 0, 0, 0, 0):
         raise OSError
@@ -166,6 +174,9 @@ ESCAPES = """ACTIONS = [
     lambda: socket.socket(socket.AF_UNIX).connect("\\0" + {unix!r}[-100:]),
     lambda: os.chmod({unix!r}, 0o777),
     lambda: os.chmod("/usr", 0o755),
+    lambda: os.fchmod(0, 0o666),
+    lambda: socket.socketpair(socket.AF_NETLINK, socket.SOCK_RAW),
+    lambda: have_namespaces_of_its_own(),
     lambda: open("/usr/written", "w"),
     lambda: os.mknod("memory", 0o20666, os.makedev(1, 1)),
     lambda: open("/proc/sys/kernel/hostname", "w"),

@@ -60,8 +60,11 @@ def enter_namespaces(scratch: Path, scratch_bytes: int | None, own_processes: bo
     if not _without_network or not _unshare(flags):
         return False
     if scratch_bytes:
-        _LIBC.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)  # nothing leaks back
-        mount_in_memory(scratch, scratch_bytes)
+        try:
+            _check(_LIBC.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))  # nothing leaks back
+            mount_in_memory(scratch, scratch_bytes)
+        except OSError:
+            return False
     return True
 
 

@@ -150,8 +150,8 @@ def confine_profiler(scratch: Path, limits: Limits, readable: tuple[str, ...]) -
         raise OSError("no root of its own")
     mount_in_memory(scratch, limits.file_bytes)  # over the one that has become the root
     os.chdir(scratch)
-    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    _drop_capabilities()
+    if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or _drop_capabilities():
+        raise OSError("capabilities stay")
     if not restrict_files(seen, scratch, may_exec=True, cuda=True, processes=("/proc",)):
         raise OSError("no Landlock")
 
@@ -211,6 +211,8 @@ def _set_limits(limits: Limits, memory: int, in_namespace: bool) -> None:
     Path("/proc/self/oom_score_adj").write_text(ENDED_FIRST)
 
 
-def _drop_capabilities() -> None:
+def _drop_capabilities() -> int:
+    """Returns zero if there are none any more."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
-    _LIBC.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+    dropped: int = _LIBC.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+    return dropped

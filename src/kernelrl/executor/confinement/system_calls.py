@@ -90,6 +90,8 @@ _OF_A_PROFILER = (
     "socket socketpair connect bind listen accept accept4 setsid setpgid mknod mknodat chmod fchmod fchmodat fchmodat2"
 ).split()
 """What a profiler needs of it, to talk to the process that it profiles by sockets and pipes that are files."""
+_NAMESPACES = (0x80, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
+"""CLONE_NEW…: in a user namespace of its own a child would have all capabilities over what it enters with it."""
 _CHILDREN = ("execve", "execveat", "fork", "vfork")
 _DENIED_BY_FILE = {"fcntl": (8, 10, 15, 1024), "ioctl": (0x8901, 0x8902, 0x5452)}
 """F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE; FIOSETOWN, SIOCSPGRP, FIOASYNC: they have the kernel signal other
@@ -140,7 +142,7 @@ def filter_other(may_exec: bool) -> bool:
         _deny_by_argument(rules, denied)
         if not may_exec:
             rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
-        rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
+        _deny_namespaces(rules, denied)
         rules.load()
     except (RuntimeError, OSError):
         return False
@@ -153,7 +155,7 @@ def filter_profiler() -> bool:
     Returns whether the filter holds.
 
     Of sockets it leaves those of the internet protocols, which the network namespace bounds, and of Unix, whose files
-    are not to be seen: others are doors to the kernel.
+    are not to be seen, unless somebody puts one among libraries: others are doors to the kernel.
     """
     if seccomp is None:
         return False
@@ -163,10 +165,12 @@ def filter_profiler() -> bool:
         for name in _DENIED:
             if name not in _OF_A_PROFILER:
                 _add_if_known(rules, denied, name)
-        rules.add_rule(denied, "socket", seccomp.Arg(0, seccomp.GT, socket.AF_INET6))
-        for family in {*range(socket.AF_INET6)} - {socket.AF_UNIX, socket.AF_INET}:
-            rules.add_rule(denied, "socket", _low_word(0, family))
+        for name in ("socket", "socketpair"):
+            rules.add_rule(denied, name, seccomp.Arg(0, seccomp.GT, socket.AF_INET6))
+            for family in {*range(socket.AF_INET6)} - {socket.AF_UNIX, socket.AF_INET}:
+                rules.add_rule(denied, name, _low_word(0, family))
         _deny_by_argument(rules, denied)
+        _deny_namespaces(rules, denied)
         rules.load()
     except (RuntimeError, OSError):
         return False
@@ -188,6 +192,13 @@ def _deny_by_argument(rules: Any, denied: Any) -> None:
     rules.add_rule(denied, "tkill")
     rules.add_rule(denied, "prctl", _low_word(0, _PR_SET_PDEATHSIG))
     rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+
+
+def _deny_namespaces(rules: Any, denied: Any) -> None:
+    """Deny children in namespaces of their own. The flags of `clone3` are in memory: glibc falls back to `clone`."""
+    for flag in _NAMESPACES:
+        rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
+    rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
 
 
 def _allow_by_argument(rules: Any, timeless: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 from kernelrl.executor import trees
+from kernelrl.executor.contest.any_order import in_order
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.own_precision import OwnPrecision, noted_limits
 from kernelrl.executor.contest.rounding import Precisions, Rounding, kept_in_float64, stay_in_float64
@@ -202,7 +204,7 @@ def compute(
             with InFloat64(), LastOfEquals(), in_own_precision():
                 others_result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
             trees.flatten(others_result, others, torch.float64)
-            pairs = enumerate(zip(outputs, others, strict=True))
+            pairs = enumerate(zip(_in_order(outputs, chosen), _in_order(others, chosen), strict=True))
             is_open = any(number not in chosen and not _are_equal(*pair) for number, pair in pairs)
         except Exception:  # it relies on the order of equal values
             is_open = True
@@ -295,8 +297,19 @@ def _chosen(outputs: list[torch.Tensor], noted: list[Choice]) -> dict[int, Choic
                 kept = kept[..., : output.shape[choice.dim]]
             named = kept.movedim(-1, choice.dim)
             if output.numel() == named.numel() and torch.equal(output.flatten().long(), named.flatten()):
-                found[number] = replace(choice, indices=kept)
+                unordered = choice.unordered and output.shape == named.shape
+                found[number] = replace(choice, indices=kept, unordered=unordered)
+    shapes = Counter(outputs[number].shape for number, choice in found.items() if choice.unordered)
+    for number, choice in found.items():  # of two of one shape it is not known which of the others belong to which
+        choice.unordered &= shapes[outputs[number].shape] == 1
     return found
+
+
+def _in_order(outputs: list[torch.Tensor], chosen: dict[int, Choice]) -> list[torch.Tensor]:
+    for number, choice in chosen.items():
+        if choice.unordered:
+            outputs = in_order(choice.values, outputs[number], choice.dim, outputs)
+    return outputs
 
 
 def _has_few_values(values: torch.Tensor) -> bool:

@@ -177,8 +177,9 @@ def _compile(
 ) -> None:
     """Run a compiler on untrusted text: it may read headers and write to its own folder, and nothing else.
 
-    A profiler, which runs the text's kernels, has the device too, an empty folder in memory in place of its own, a
-    network that reaches nobody else, and a filter of system calls; where that cannot be had it does not run.
+    A profiler, which runs the text's kernels, has the device too, and a root of its own (`confine_profiler`), an empty
+    folder in memory, a network that reaches nobody else, and a filter of system calls; where that cannot be had it does
+    not run.
     """
     tie_to_parent()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -209,6 +210,7 @@ def _compile(
     if profiled:
         of_program = {name: os.environ[name] for name in OF_A_PROGRAM if name in os.environ}
         confine_profiler(Path(folder), limits, (*readable, *folders_of_cuda(of_program)))
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # by the one from outside it could change that file's mode
         if not filter_profiler():
             raise RuntimeError("system calls are not filtered")
         environment |= of_program

@@ -1,7 +1,7 @@
 """The program that Nsight Compute profiles: one call of a kernel, on inputs as the task shows them.
 
-A program of its own, because ncu must have started the process that it looks at. It is confined like a compiler, with
-the device (`forkserver`), before a line of it runs.
+A program of its own, because ncu must have started the process that it looks at. It is confined, with the device
+(`sandbox.confine_profiler`), before a line of it runs.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ _INSIDE = (
 """Operators that add and multiply many times inside, which counts as errors of their operands: u √n of each."""
 _OF_ITS_LARGEST = ("_linalg_", *(name for name in _INSIDE if name.startswith("linalg_")))
 """Those among them that eliminate: a matrix errs by what its largest element may, wherever that lies (Wilkinson, "Error
-analysis of direct methods of matrix inversion", 1961). One that solves with a triangle does not."""
+analysis of direct methods of matrix inversion", 1961)."""
+_OF_TRIANGLES = frozenset("linalg_solve_triangular linalg_lu_solve linalg_ldl_solve".split())
+"""Those that do not, since that has been done."""
 
 _ATTENTION = "_scaled_dot_product"
 """Operators that make two sums of products, which counts as errors of what is multiplied there."""
@@ -144,7 +146,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             times = self._times * (LEAST_SIZE + (MOST_SIZE - LEAST_SIZE) * (self._number * GOLDEN % 1))
             self._units = Units.of(dtype, times)
             self._result_unit = times * torch.finfo(of_result).eps / 2 if self._widens else 0.0
-        if func._schema.name in PLUMBING or torch.Tag.nondeterministic_seeded in func.tags:
+        draws = torch.Tag.nondeterministic_seeded in func.tags and not base.startswith(_ATTENTION)
+        if func._schema.name in PLUMBING or draws:
             result = kept_in_float64(func, func(*args, **kwargs)) if exact is None else exact
             if args and is_float(args[0]) and isinstance(result, torch.Tensor) and result.dtype != args[0].dtype:
                 self.jumps = True
@@ -169,8 +172,9 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if certain is not None and bool(certain[1].all()):
             return certain[0]
         if base.startswith(_INSIDE):
-            of_largest = base.startswith(_OF_ITS_LARGEST) and "triangular" not in base
-            result = func(*(self._moved_inside(item, of_largest) for item in args), **kwargs)
+            eliminates = base.startswith(_OF_ITS_LARGEST) and base not in _OF_TRIANGLES
+            matrix, *others = (self._moved_inside(item, eliminates and item is args[0]) for item in args)
+            result = func(matrix, *others, **kwargs)
             if any(isinstance(item, torch.Tensor) and not item.is_floating_point() for item in _as_tuple(result)):
                 return _with_exact_integers(result, func(*args, **kwargs))
         elif base.startswith(_ATTENTION):
@@ -241,7 +245,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         units = max(item.shape, default=1) ** 0.5
         if not of_largest or item.dim() < 2 or not item.numel():
             return self._moved(item, units)
-        largest = item.abs().amax((-2, -1), keepdim=True) * (item != 0)  # a zero stays one: nothing is done to it
+        largest = item.abs().amax((-2, -1), keepdim=True)
+        largest = torch.where((item == 0) | largest.isinf(), item.abs(), largest)  # a zero stays one
         return item.addcmul(largest, self._signs(item), value=2 * units * self._units.of_values)
 
     def _moved(self, values: torch.Tensor, units: float = 1.0) -> torch.Tensor:

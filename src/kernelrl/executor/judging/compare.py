@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernelrl.executor.contest.any_order import in_order
 from kernelrl.executor.contest.precision import least
 from kernelrl.executor.contest.values import all_are_finite, are_same_bytes
 from kernelrl.task import Task
@@ -327,7 +328,7 @@ class Indexed:
     def accepts(self, output: torch.Tensor) -> bool:
         """Whether the output names values as good as the reference's, and none more often than it does."""
         found = self._arranged(output)
-        if not self._names(found):
+        if not bool(((found >= 0) & (found < self.source.shape[-1])).all()):
             return False
         values, slack = self.source.gather(-1, found), self.margin.gather(-1, found)
         right = torch.zeros_like(found, dtype=torch.bool)
@@ -340,27 +341,9 @@ class Indexed:
             return bool((right & (found <= torch.arange(found.shape[-1]))).all())
         return bool(right.all()) and _repeats(found) <= max(map(_repeats, self.targets))
 
-    def _names(self, found: torch.Tensor) -> bool:
-        return bool(((found >= 0) & (found < self.source.shape[-1])).all())
-
     def rearranged(self, named: torch.Tensor, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Outputs, those of the shape of the indices in the order of the values that these name, and of the indices.
-
-        Args:
-            named: the indices, which are one of the outputs.
-            outputs: all of them.
-        """
-        found = self._arranged(named)
-        if not self._names(found):
-            return outputs
-        places = found.argsort(dim=-1)
-        values = self.source.gather(-1, found.gather(-1, places))
-        places = places.gather(-1, values.argsort(dim=-1, stable=True))
-
-        def in_order(output: torch.Tensor) -> torch.Tensor:
-            return output.movedim(self.dim, -1).gather(-1, places).movedim(-1, self.dim).contiguous()
-
-        return [in_order(output) if list(output.shape) == self.form else output for output in outputs]
+        """Outputs in the order of `in_order`, by indices that are one of them."""
+        return in_order(self.source, named, self.dim, outputs)
 
 
 def in_one_order(indexed: Mapping[int, Indexed], outputs: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -78,8 +78,18 @@ class Habits:
         return self.minds_not_finite or distribution not in distributions.NOT_FINITE
 
 
-def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> Habits:
-    """Look at a recorded call on these inputs that was just answered, and at some others."""
+def learn_habits(
+    own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor, buffers_vary: bool
+) -> Habits:
+    """Look at a recorded call on these inputs that was just answered, and at some others.
+
+    Args:
+        own: runs the reference.
+        native: the answer.
+        layout: of the inputs.
+        image: the inputs.
+        buffers_vary: some of its buffers get other values later.
+    """
     operators = native["operators"].keys()
     has_integers = any(not trees.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"])
     choosing = _UNSTABLE & operators if has_integers else frozenset[str]()
@@ -111,7 +121,8 @@ def learn_habits(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
         only_moves=only_moves(operators - set(native["idle"]))
         or (
             own.settings.device == "cpu"  # where copies can be closed
-            and not before["parameters"]  # with others, which come later, it might compute
+            and not before["parameters"]
+            and not buffers_vary  # with others it might compute
             and not changes_state
             and not native["thresholds"]["makes_places"]  # of any number
             and not _READS & operators

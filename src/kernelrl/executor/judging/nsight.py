@@ -208,5 +208,5 @@ def _explain(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("==ERROR==")]
     of_program = [line for line in lines if not line.startswith("==")]
-    said = [*errors[:1], *of_program[-1:]] or ["it said nothing"]
+    said = [*errors[:1], *of_program[-1:]] or lines[-1:] or ["it said nothing"]
     return printable(f"ncu gave no counters: {'; '.join(said)[:300]}")

@@ -158,7 +158,7 @@ class Reference:
         self.shapes.append(shape)
         self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
         if is_first:
-            self.habits = learn_habits(own, native, layout, image)
+            self.habits = learn_habits(own, native, layout, image, self.parameters.buffers_vary)
 
     def _shape_of(self, sizes: dict[str, int], layout: dict[str, Any], native: dict[str, Any]) -> Shape:
         """The shape of inputs with which the call has just given that answer."""

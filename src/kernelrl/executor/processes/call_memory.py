@@ -14,16 +14,16 @@ import errno
 import fcntl
 import mmap
 import os
-import secrets
+import random
 from collections import deque
 from itertools import chain
 from typing import Any
 
 import torch
 
-GARBAGE = (0x5A, 0xDA, 0xFF, 0x00)
-"""Of one of these bytes, drawn for each call, its memory consists before it writes there: as floats 1.5e16, -3e16, NaN
-and zero. What one of them does not change (a minimum, a product with zero), another does."""
+GARBAGE = (0x5A, 0xDA, 0xFF, 0x5A, 0xDA, 0xFF, 0x00)
+"""Of one of these bytes, which come in random order, a call's memory consists before it writes there: as floats 1.5e16,
+-3e16, NaN and, seldom, zero. What one of them does not change (a minimum, a product with zero, `all`), another does."""
 OVERWRITTEN_BYTES = 256 << 20
 """So much is filled before a call, beside where outputs may lie; what a process has touched beyond is cleared, and may
 cost page faults again."""
@@ -63,6 +63,7 @@ class CallMemory:
         self._places = deque[tuple[int, int]](maxlen=MAX_PLACES)
         self._ahead = 0
         self._garbage = GARBAGE[0]
+        self._coming: list[int] = []
         self._lay_unfilled = False
 
     def expect(self, spans: Any) -> None:
@@ -95,7 +96,8 @@ class CallMemory:
             ValueError: see there.
         """
         self.expect(spans)
-        self._garbage = secrets.choice(GARBAGE)
+        self._coming = self._coming or random.SystemRandom().sample(GARBAGE, len(GARBAGE))
+        self._garbage = self._coming.pop()
         tail = self._spans[-1][0] if self._spans else 0
         places = sorted([*self._places, (tail, tail + max(output_bytes + SLACK_BYTES, self._ahead))])
         self._filled = []
