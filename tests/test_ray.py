@@ -167,8 +167,8 @@ def test_a_node_that_joins_gets_work_and_a_silent_one_is_given_up(cluster: Clust
     settings["cluster"] |= {"min_nodes": 2, "silent_s": 30.0, "in_flight": 1}
     with make_executor(settings) as engine:
         engine.evaluate(variants(12))
-        node = cluster.add_node(num_cpus=2)
         actors = {p for p in workers() if p.name().startswith("ray::Node")}
+        node = cluster.add_node(num_cpus=2)
         wait_until(lambda: sum(each.alive for each in engine.health()) == 3)
         [new] = {p for p in workers() if p.name().startswith("ray::Node")} - actors
         requests = [request(RIGHT + f"\n# joined {index}") for index in range(40)]
