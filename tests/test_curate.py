@@ -150,6 +150,7 @@ def test_a_finished_folder_stays_and_one_killed_at_the_end_judges_nothing_again(
     assert read_json(folder / "manifest.json") == manifest
 
 
+@pytest.mark.slow
 def test_a_second_build_has_the_same_rows(built, tmp_path, executor_cache):
     again = curate.run(training_config(tmp_path, *SMALL, f"executor.cache_dir={executor_cache}"))
     assert read_json(again / "manifest.json") == read_json(built[1] / "manifest.json")

@@ -53,6 +53,7 @@ def test_the_commands_show_it(earlier, capsys):
     assert "eval/muddled/double/0" in out and "eval/learnt" not in out
 
 
+@pytest.mark.slow
 def test_its_completions_are_evaluated_and_reported(earlier, tmp_path, executor_cache, kept_executor, monkeypatch):
     """Its results are of an older format and its executor had other rules: nothing is sampled, all is judged anew."""
     monkeypatch.setattr(stage, "make_executor", kept_executor)

@@ -191,6 +191,7 @@ def test_a_task_that_is_far_too_slow_is_called_once():
         assert Slow.calls == num_calls
 
 
+@pytest.mark.slow
 def test_a_batch_is_filtered_with_its_duplicates_and_crashes_and_resumes(tmp_path):
     programs = {
         "first": PROGRAM.format(body="y = torch.relu(x)\n        return y"),

@@ -90,6 +90,7 @@ def judge(tasks, cache, **settings):
         return executor.evaluate(requests)
 
 
+@pytest.mark.slow
 def test_some_tasks_judge_their_own_code_to_be_correct(executor_cache):
     for verdict in judge([task for task in TASKS if task.id in QUICK], executor_cache):
         assert verdict.correct, (verdict.task_id, verdict.feedback)
