@@ -157,7 +157,7 @@ _OF_DEVICES = _words("multi_processor_count total_memory major minor name")
 DATA = _SHAPE | _VIEWS | _COPIES | _CONTAINERS | _OF_LAYERS | _OF_DEVICES
 """Attributes that any code may use, whatever they are taken from: none of them computes on tensors or runs a layer."""
 
-PACKING = _words("modules children named_modules named_children apply tolist")
+PACKING = _words("modules children named_modules named_children apply")
 """Further attributes for code before the first call, beside `tensor_operators()`."""
 
 OF_ANY_DATA = frozenset(

@@ -104,16 +104,19 @@ def show_only(paths: tuple[str, ...], scratch: Path, executable: Path | None, pr
     return True
 
 
-def enter_namespaces_of_a_profiler() -> None:
-    """Move this process to a user and a mount namespace, and its children to a process namespace, of their own.
+def enter_namespaces_of_a_profiler(scratch: Path, scratch_bytes: int) -> None:
+    """Move this process to a network and to namespaces of its own, and its children to a process namespace.
+
+    Args:
+        scratch: see `enter_namespaces`.
+        scratch_bytes: likewise.
 
     Raises:
         OSError: the kernel does not let it.
     """
     _enter_network_of_its_own()
-    if not _unshare(_CLONE_NEWUSER | _CLONE_NEWNS | _CLONE_NEWPID):
+    if not enter_namespaces(scratch, scratch_bytes, own_processes=True):
         raise OSError("no namespaces of its own")
-    _check(_LIBC.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
 
 
 def mount_in_memory(folder: Path, num_bytes: int) -> None:

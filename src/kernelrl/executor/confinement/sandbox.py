@@ -134,7 +134,8 @@ def confine(
 
 
 def confine_profiler(scratch: Path, limits: Limits, readable: tuple[str, ...]) -> None:
-    """Confine this process, the first of a process namespace, so that a profiler can start and profile a kernel in it.
+    """Confine this process, so that a profiler can start and profile a kernel in it. It is the first of the process
+    namespace that `enter_namespaces_of_a_profiler` has made.
 
     It sees the libraries, what is given, NVIDIA's devices and the processes of its namespace, and an empty scratch
     folder in memory to write to. System calls are not filtered here: `filter_profiler`.
@@ -144,7 +145,6 @@ def confine_profiler(scratch: Path, limits: Limits, readable: tuple[str, ...]) -
     """
     seen = (*system_paths(), *readable, *cuda_devices(), *filter(os.path.exists, (*OF_A_DRIVER, *OF_TRITON)))
     seen = tuple(path for path in seen if not path.startswith("/proc"))
-    mount_in_memory(scratch, limits.file_bytes)
     _set_limits(limits, resource.RLIMIT_DATA, in_namespace=True)
     if not show_only(seen, scratch, None, processes=True):
         raise OSError("no root of its own")

@@ -188,7 +188,7 @@ def _compile(
     os.closerange(3, 4096)
     limits = Limits(memory_bytes, file_bytes)
     if profiled:
-        enter_namespaces_of_a_profiler()
+        enter_namespaces_of_a_profiler(Path(folder), file_bytes)
     else:
         confine(
             Path(folder),
