@@ -36,9 +36,9 @@ SAME = 1e-9
 OVER_JUMPS = 3
 """Further pairs of runs where outputs are integers that jump, for which the errors of one run may have cancelled."""
 ALIKE = 4
-"""Further runs, in which equal values have equal errors, where inputs have so few that parts of a program err alike, or
-where one error moves many values. Before them comes one in which all errors have the other sign. Where errors of two
-operators may cancel there is one more, with signs of its own."""
+"""Further runs, in which equal values have equal errors, where inputs have so few that parts of a program err alike and
+what they give is put together, or where one error moves many values. Before them comes one in which all errors have the
+other sign. Where errors of two operators may cancel there is one more, with signs of its own."""
 SAMPLE = 512
 """Elements of an input that are looked at for that."""
 MEDIAN_OF = 20_000
@@ -220,7 +220,7 @@ def compute(
     with contextlib.suppress(Exception):  # an operator that this precision lacks: nothing is known of rounding
         once, noted, rounding = run(1.0)
         further: list[tuple[float, int, bool]] = []
-        if rounding.errs_together or any(map(_has_few_values, tensors_in(args))):
+        if rounding.errs_together or (rounding.mixes and any(map(_has_few_values, tensors_in(args)))):
             further = [(-1.0, 0, False), *((1.0, seed, True) for seed in range(1, 1 + ALIKE))]
         elif rounding.num_through_one > 1:
             further = [(1.0, 1, False)]

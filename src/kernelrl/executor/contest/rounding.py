@@ -121,6 +121,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         self._units = Units.of(dtype, times)
         self.jumps = False
         """Whether an operator was seen whose result jumps where its operands move a little."""
+        self.mixes = False
+        """Whether any operator made an element of more than the same element of its operands: of what errs alike."""
         self.errs_together = False
         """Whether many values were moved by the error of one number, the mean that was subtracted from them."""
         self.num_through_one = 0
@@ -143,6 +145,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             if name != func._schema.name:
                 self._native, dtype, of_result = iter(()), self._dtype, self._dtype
             self._number += 1
+            self.mixes |= torch.Tag.pointwise not in func.tags
             times = self._times * (LEAST_SIZE + (MOST_SIZE - LEAST_SIZE) * (self._number * GOLDEN % 1))
             self._units = Units.of(dtype, times)
             self._result_unit = times * torch.finfo(of_result).eps / 2 if self._widens else 0.0

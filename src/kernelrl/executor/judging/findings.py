@@ -42,14 +42,14 @@ UNEVEN = 0.25
 
 @dataclass(frozen=True)
 class Call:
-    """Times of one turn on the same inputs (in seconds)."""
+    """Times of one pair of calls, on the same inputs (in seconds)."""
 
     reference: float
     candidate: float
     compiled: float | None
-    before_reference: tuple[float, ...]
-    """Times of the calls of the same process just before, on other inputs."""
-    before_candidate: tuple[float, ...]
+    first_reference: float
+    """Times of the first calls of the same turn, on other inputs."""
+    first_candidate: float
 
 
 @dataclass
@@ -143,12 +143,12 @@ class Findings:
         return Speedup(median=float(np.median(reference / candidate)), low=low, high=high, pairs=len(self.calls))
 
     def _even(self) -> Findings:
-        """These findings with the mean over all calls of a turn as its time, so that no call counts for nothing."""
+        """These findings with the mean of a call and of the first one of its turn, so that none counts for nothing."""
         calls = [
             replace(
                 call,
-                reference=float(np.mean([*call.before_reference, call.reference])),
-                candidate=float(np.mean([*call.before_candidate, call.candidate])),
+                reference=(call.first_reference + call.reference) / 2,
+                candidate=(call.first_candidate + call.candidate) / 2,
             )
             for call in self.calls
         ]
@@ -160,11 +160,7 @@ class Findings:
         Honest programs are slower by the same time in the first call after another process has run.
         """
         longer = [
-            float(np.mean(call.before_candidate))
-            - call.candidate
-            - float(np.mean(call.before_reference))
-            + call.reference
-            for call in self.calls
+            call.first_candidate - call.candidate - call.first_reference + call.reference for call in self.calls
         ]
         allowed = UNEVEN * float(np.median(self._net(self._candidate))) + RESOLUTION * self.overhead
         return median_interval(np.array(longer))[0] > allowed

@@ -24,14 +24,16 @@ from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.judging.trials import Passed, judge_operators
 from kernelrl.executor.processes.failures import ProcessFailure
 
-RECORDED_ONE_IN = 8
+RECORDED_ONE_IN = 4
 """Share of turns in which a call is recorded, chosen at random."""
+AGAIN_ONE_IN = 8
+"""Share of hidden distributions that come again with further pairs."""
 MORE_PAIRS, MOST_PAIRS = 4, 16
 """Pairs that are added at a time when the first ones leave the interval too wide, and those timed at once at most."""
-NUM_NULLS = 7
-"""Questions that ask nothing before each row of pairs."""
-LONG_ROW = 0.25
-"""Share of turns in which a program is called twice, not once, before the call that counts."""
+NUM_NULLS, NUM_NULLS_AGAIN = 7, 2
+"""Questions that ask nothing before the first pairs, and before further ones."""
+PAIRS_OF_A_TURN, LONG_TURN = 2, 0.25
+"""Calls of each program that count in a turn, after one that does not, and the share of turns with one more."""
 MAX_UNFILLED = 2
 """Timed calls whose outputs lie in memory that was not filled before: the candidate's memory has settled by then."""
 SLOWER_WHEN_TIMED, TIMED_S = 4.0, 1.0
@@ -75,15 +77,15 @@ class Pairs:
         settings, found, cores = self._settings, self._found, self._cores
         deadline = time.monotonic() + settings.timing_budget_s
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
-        num_turns = min(settings.min_pairs, MOST_PAIRS)
-        while num_turns:
+        num_pairs = min(settings.min_pairs, MOST_PAIRS)
+        while num_pairs:
             with cores.preparing(), cores.on_device(), cores.holding(self._reference.lock), cores.making_reference():
-                rows = [self._draw_row() for _ in range(1 + num_turns)]
-                recorded = {1 + secrets.randbelow(num_turns)} if not found.calls else set()
-                recorded |= {turn for turn in range(1, 1 + num_turns) if secrets.randbelow(RECORDED_ONE_IN) == 0}
+                rows = self._draw_rows(num_pairs)
+                recorded = {secrets.randbelow(len(rows))} if not found.calls else set()
+                recorded |= {turn for turn in range(len(rows)) if secrets.randbelow(RECORDED_ONE_IN) == 0}
                 extra = defaultdict(list, {turn: [(self._draw(), True)] for turn in recorded})
                 for case in self._draw_hidden():
-                    extra[secrets.randbelow(1 + num_turns)].append((case, False))
+                    extra[secrets.randbelow(len(rows))].append((case, False))
             if not found.calls and repeat([case for row in rows for case in row]):
                 found.untimed = "the task's inputs repeat from call to call, so a kernel could keep its outputs"
                 return
@@ -97,11 +99,11 @@ class Pairs:
                     checks = self._time_rows(rows, extra)
             self._compare(checks)
             if (missing := settings.min_pairs - len(found.calls)) > 0:
-                num_turns = min(missing, MOST_PAIRS)
+                num_pairs = min(missing, MOST_PAIRS)
                 continue
             scatter, common = found.widths()
             wide = scatter >= max(settings.target_width, common) and time.monotonic() < deadline
-            num_turns = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if wide else 0
+            num_pairs = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if wide else 0
 
     def count(self) -> None:
         """Count what the processor does in further calls, which are as the timed ones are to the candidate, questions
@@ -141,9 +143,19 @@ class Pairs:
             evidence = f"{found.candidate_s * 1e3:.3g} ms, where {work} alone takes {bound_s * 1e3:.3g} ms here"
             raise self._own.violation(IMPLAUSIBLE, evidence)
 
-    def _draw_row(self) -> list[Case]:
-        """Fresh inputs for the calls of one turn: the last one counts, and none can tell whether it is the last."""
-        return [self._draw() for _ in range(3 if secrets.randbelow(1000) < 1000 * LONG_ROW else 2)]
+    def _draw_rows(self, num_pairs: int) -> list[list[Case]]:
+        """Fresh inputs for the calls of some turns, of which the first one does not count: none can tell whether it is.
+
+        Before the first pairs comes a turn with that call alone.
+        """
+        rows = [] if self._found.calls else [[self._draw()]]
+        while num_pairs:
+            counted = PAIRS_OF_A_TURN + (secrets.randbelow(1000) < 1000 * LONG_TURN)
+            if num_pairs - counted < PAIRS_OF_A_TURN:
+                counted = num_pairs
+            rows.append([self._draw() for _ in range(1 + counted)])
+            num_pairs -= counted
+        return rows
 
     def _draw_hidden(self) -> list[Case]:
         """Further calls among the timed ones, on hidden inputs: a candidate that knows when it is timed must be right
@@ -151,7 +163,7 @@ class Pairs:
         again, packed = bool(self._found.calls), self._hidden.packed
         drawn = []
         for name in self._passed.distributions:
-            if again and secrets.randbelow(RECORDED_ONE_IN):
+            if again and secrets.randbelow(AGAIN_ONE_IN):
                 continue
             self._drawn_hidden[name] += 1
             if (case := self._reference.hidden_case(self._drawn_hidden[name], name, packed)) is not None:
@@ -165,10 +177,10 @@ class Pairs:
     def _time_rows(
         self, rows: list[list[Case]], extra: Mapping[int, list[tuple[Case, bool]]]
     ) -> list[Callable[[], None]]:
-        """Time the calls of some turns; those of the first one only bring both processes to the state of the others.
+        """Time the calls of some turns: the reference's of one turn, and then the candidate's.
 
         Args:
-            rows: inputs of each turn.
+            rows: inputs of each turn; its first call brings a program to the state of the others, which count.
             extra: by turn, further calls of the candidate that do not count: inputs, and whether its operators are
                 recorded. One that leaves its work to the library when nobody looks must guess when.
 
@@ -177,16 +189,16 @@ class Pairs:
         """
         found, reference, checks = self._found, self._reference.timed, list[Callable[[], None]]()
         compiled = self._reference.compiled() if self._settings.compile_baseline else ""
-        for _ in range(NUM_NULLS):
+        for _ in range(NUM_NULLS_AGAIN if found.calls else NUM_NULLS):
             self._ask_nothing()
             found.overheads.append(reference.time_nothing())
         for turn, row in enumerate(rows):
             candidate_s = []
             reference_s = [reference.time(case) for case in row]
-            baseline = None
-            if not isinstance(compiled, str):  # it has clocks, without which nothing compiles
-                confined = reference.cost_of_confinement(row, reference_s[-1])
-                baseline = [compiled.time(case) for case in row][-1] * confined
+            compiled_s: list[float | None] = [None] * len(row)
+            if not isinstance(compiled, str) and len(row) > 1:  # it has clocks, without which nothing compiles
+                confined = reference.cost_of_confinement(row, reference_s)
+                compiled_s = [compiled.time(case) * confined for case in row]
             for case, recorded in extra.get(turn, []):
                 reply, _ = self._time_call(case, recorded)
                 checks.append(self._examine_timed(reply, case))
@@ -197,9 +209,9 @@ class Pairs:
                 candidate_s.append(seconds)
                 checks.append(self._examine_timed(reply, case))
             self._cores.clock.calls += sum(reference_s) + sum(candidate_s)
-            if turn:
-                call = Call(reference_s.pop(), candidate_s.pop(), baseline, tuple(reference_s), tuple(candidate_s))
-                found.calls.append(call)
+            first = reference_s[0], candidate_s[0]
+            counted = zip(reference_s[1:], candidate_s[1:], compiled_s[1:], strict=True)
+            found.calls += [Call(*seconds, *first) for seconds in counted]
         return checks
 
     @property

@@ -463,6 +463,10 @@ class Reference:
             number = self._number(CHECKED)
             case = self.case(Draw(0, parameters=number))
             assert case is not None
+            if self.settings.timing:  # such a process is needed anyway
+                self.timed.prepare(case)
+                self._peak = self.timed.peak_bytes
+        if self._peak is None:
             process = self._start("library")
             try:
                 other = self._own.in_process(process)

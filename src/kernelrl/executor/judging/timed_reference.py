@@ -9,6 +9,7 @@ from kernelrl.errors import TaskError
 from kernelrl.executor.judging.arena import Case
 from kernelrl.executor.judging.reference_parameters import ReferenceParameters
 from kernelrl.executor.judging.reference_process import ReferenceProcess
+from kernelrl.executor.processes.peak_memory import PeakMemory
 from kernelrl.executor.processes.process import Process
 
 
@@ -41,6 +42,8 @@ class TimedReference:
         self._start = start
         self._confined: ReferenceProcess | None = None
         self._taken: object = 0
+        self.peak_bytes: int | None = None
+        """Peak memory of the process while it loaded the reference and called it once; None: there is no process."""
 
     def prepare(self, case: Case) -> Process:
         """Have the process hold the parameters of a case. Returns it.
@@ -63,14 +66,19 @@ class TimedReference:
         hidden = self._parameters.of(number).hidden if number else 0
         if self._confined is None:
             self._confined = self._own.in_process(start())
+            memory = PeakMemory(self._confined.process.pid, self._arena_bytes)
             self._confined.attach(self._arena_bytes)
             self._confined.ask(self._load)
-        elif hidden == self._taken:
-            return
-        self._taken = None  # unknown, if the constructor fails
-        self._parameters.construct(self._confined.ask, number)
-        self._confined.outputs(self._confined.call(case.shape.layout, case.image))
+            self._construct(self._confined, case)
+            self.peak_bytes = memory.num_bytes()
+        elif hidden != self._taken:
+            self._construct(self._confined, case)
         self._taken = hidden
+
+    def _construct(self, confined: ReferenceProcess, case: Case) -> None:
+        self._taken = None  # unknown, if the constructor fails
+        self._parameters.construct(confined.ask, case.draw.parameters)
+        confined.outputs(confined.call(case.shape.layout, case.image))
 
     @property
     def _running(self) -> ReferenceProcess:
@@ -80,17 +88,17 @@ class TimedReference:
         """Time of one call on fresh inputs (in seconds), see `time_call`."""
         return self._running.time(case)
 
-    def cost_of_confinement(self, row: list[Case], seconds: float) -> float:
-        """How many times longer a call takes here than in a process with clocks.
+    def cost_of_confinement(self, row: list[Case], seconds: list[float]) -> float:
+        """How many times longer calls take here than in a process with clocks.
 
         Args:
-            row: inputs of the calls of one turn, of which the last one counts.
-            seconds: that it has taken here.
+            row: inputs of the calls of one turn, of which the first one does not count.
+            seconds: that they have taken here.
         """
         if self._confined is None:
             return 1.0
         with self._own.process.pinned():
-            return seconds / [self._own.time(case) for case in row][-1]
+            return sum(seconds[1:]) / sum([self._own.time(case) for case in row][1:])
 
     def time_nothing(self) -> float:
         """Time of a question that asks nothing (in seconds)."""
