@@ -159,9 +159,7 @@ class Findings:
 
         Honest programs are slower by the same time in the first call after another process has run.
         """
-        longer = [
-            call.first_candidate - call.candidate - call.first_reference + call.reference for call in self.calls
-        ]
+        longer = [call.first_candidate - call.candidate - call.first_reference + call.reference for call in self.calls]
         allowed = UNEVEN * float(np.median(self._net(self._candidate))) + RESOLUTION * self.overhead
         return median_interval(np.array(longer))[0] > allowed
 

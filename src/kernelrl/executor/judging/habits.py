@@ -10,7 +10,7 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.contest import distributions
-from kernelrl.executor.contest.values import all_are_finite
+from kernelrl.executor.contest.values import all_are_finite, are_same_bytes
 from kernelrl.executor.judging.arena import span_of, view
 from kernelrl.executor.judging.exchange import exchanges, gives_back
 from kernelrl.executor.judging.expectations import know_choices
@@ -172,6 +172,8 @@ def _are_alike(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether all but few elements are about the same."""
     if first.shape != second.shape or not first.numel():
         return first.shape == second.shape
+    if are_same_bytes(first, second):
+        return True
     one, two = first.double(), second.double()
     size = float(one.nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt())
     others = ~torch.isclose(one, two, LIKE, LIKE * size + NOISE, equal_nan=True)
