@@ -459,27 +459,30 @@ class Reference:
 
     def peak_memory(self) -> int:
         """Peak memory of a process that loads the reference and calls it once (in bytes). The caller holds `lock`."""
-        if self._peak is None:
-            number = self._number(CHECKED)
-            case = self.case(Draw(0, parameters=number))
-            assert case is not None
-            if self.settings.timing:  # such a process is needed anyway
-                self.timed.prepare(case)
-                self._peak = self.timed.peak_bytes
-        if self._peak is None:
-            process = self._start("library")
-            try:
-                other = self._own.in_process(process)
-                memory = PeakMemory(process.pid, self.arena_bytes)
-                other.attach(self.arena_bytes)
-                other.ask(other.load_question | self.init)
-                if number:
-                    self.parameters.construct(other.ask, number)
-                other.call(case.shape.layout, case.image, recorded=True)
-                self._peak = memory.num_bytes()
-            finally:
-                self._cores.close(process)
+        if self._peak is not None:
+            return self._peak
+        number = self._number(CHECKED)
+        case = self.case(Draw(0, parameters=number))
+        assert case is not None
+        if self.settings.timing:  # such a process is needed anyway
+            self.timed.prepare(case)
+            self._peak = self.timed.peak_bytes
+        self._peak = self._peak or self._peak_of_another(case)
         return self._peak
+
+    def _peak_of_another(self, case: Case) -> int:
+        process = self._start("library")
+        try:
+            other = self._own.in_process(process)
+            memory = PeakMemory(process.pid, self.arena_bytes)
+            other.attach(self.arena_bytes)
+            other.ask(other.load_question | self.init)
+            if case.draw.parameters:
+                self.parameters.construct(other.ask, case.draw.parameters)
+            other.call(case.shape.layout, case.image, recorded=True)
+            return memory.num_bytes()
+        finally:
+            self._cores.close(process)
 
     def compiled(self) -> Baseline | str:
         """The reference under `torch.compile`, or why there is none. The caller holds `lock`."""
