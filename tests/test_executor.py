@@ -18,6 +18,7 @@ from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
 from kernelrl.executor import Executor, make_executor
 from kernelrl.executor.api import Distribution, ExecutorSettings
+from kernelrl.executor.building.headers import may_help
 from kernelrl.executor.engines.cache_folder import own_folder
 from kernelrl.executor.engines.local import LocalExecutor
 from kernelrl.executor.processes.warming import forkserver_environment
@@ -93,6 +94,26 @@ def test_a_kernel_that_does_not_compile_shows_the_compilers_words(executor: Exec
     verdict = judge(executor, KERNELS["broken"])
     assert verdict.status == "compile_error" and verdict.stage == "legal"
     assert verdict.build is not None and "kernel.cpp:6:" in verdict.build.log
+
+
+def test_a_text_that_lacks_a_sign_is_compiled_once_and_told_so_in_its_own_words(executor: Executor) -> None:
+    verdict = judge(executor, RIGHT.replace("x.numel();", "x.numel()"))
+    assert verdict.status == "compile_error" and "before" in verdict.feedback
+    assert "TensorView" in verdict.feedback and "light" not in verdict.feedback
+
+
+@pytest.mark.parametrize(
+    ("log", "may"),
+    [
+        ("kernel.cpp:11:5: error: expected ',' or ';' before 'v'", False),
+        ("kernel.cpp:20:1: error: expected '}' at end of input", False),
+        ("a: error: 'Foo' was not declared in this scope\na: error: expected ';' before 'x'", True),
+        ("a: error: expected constructor, destructor, or type conversion before '(' token", True),
+        ("", True),
+    ],
+)
+def test_more_headers_may_help_a_text_that_names_what_is_unknown(log: str, may: bool) -> None:
+    assert may_help(log) is may
 
 
 def test_a_build_that_was_made_ahead_is_found_by_whoever_judges(executor: Executor) -> None:

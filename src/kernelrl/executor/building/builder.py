@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -183,9 +183,9 @@ class Builder:
             text = f'#include "{header}"\n#line 1 "kernel.cpp"\n{source}'
             nearer = [command[0], f"-I{header.parent}", *command[1:]]
             made = self._compile_text("main.cpp", text, nearer, link, work)
-            if made.ok or not made.final or made.out_of_time:
+            if made.ok or not made.final or made.out_of_time or not headers.may_help(made.log):
                 break
-        return made
+        return replace(made, log=made.log.replace(headers.LIGHT_NAMESPACE, ""))
 
     def _compile_text(self, name: str, text: str, command: list[str], link: list[str], work: Path) -> Compiled:
         (work / name).write_text(text, encoding="utf-8")

@@ -36,8 +36,19 @@ REPLACED = {"tvm_ffi": (), "torch": ("torch/extension.h", "torch/torch.h")}
 OFTEN_INCLUDED = {"tvm_ffi": re2.compile(r"(?m)^#include <(cmath|immintrin\.h|omp\.h)>\s*$")}
 """By loader: headers that are precompiled together with the light one where a text includes them. (A precompiled header
 of torch's has half a gigabyte.)"""
+LIGHT_NAMESPACE = "light::"
+"""In which names of the light headers are, as the compiler says them and no text does."""
+_ERROR = re2.compile(r"error: (.*)")
+_SYNTAX = re2.compile(r"expected \W+( or \W+)? (before|at end of input)")
+"""What the compiler says of a text that lacks a sign. Of an unknown name it says another thing, too."""
 SUPPORT = {"tvm_ffi": Path(__file__).with_name("binding.cpp").read_text(encoding="utf-8")}
 """By loader: what is linked to every module."""
+
+
+def may_help(log: str) -> bool:
+    """Whether a text that does not compile might with more headers: one that lacks a sign does not."""
+    errors = _ERROR.findall(log)
+    return not errors or not all(_SYNTAX.match(each) for each in errors)
 
 
 class Headers:
