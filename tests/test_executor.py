@@ -97,7 +97,7 @@ def test_a_kernel_that_does_not_compile_shows_the_compilers_words(executor: Exec
 
 
 def test_a_text_that_lacks_a_sign_is_compiled_once_and_told_so_in_its_own_words(executor: Executor) -> None:
-    verdict = judge(executor, RIGHT.replace("x.numel();", "x.numel()"))
+    verdict = judge(executor, RIGHT.replace("2.0f * a[i]", "(2.0f * a[i]"))
     assert verdict.status == "compile_error" and "before" in verdict.feedback
     assert "TensorView" in verdict.feedback and "light" not in verdict.feedback
 
