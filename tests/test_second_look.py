@@ -68,6 +68,11 @@ OUT_OF_BOUNDS = {
   delete[] buffer;
   volatile float gone = buffer[3]; (void)gone;
   {LOOP} o[i] = {doubled("a[i]")};""",
+    "reads behind a vector, in memory that it has reserved": f"""std::vector<float> buffer;
+  buffer.reserve(32);
+  buffer.resize(16, 1.0f);
+  volatile float next = buffer[16]; (void)next;
+  {LOOP} o[i] = {doubled("a[i]")} * buffer[i % 16];""",
     "in a thread": f"#pragma omp parallel for\n  {LOOP} {{ volatile float next = a[i + 1]; (void)next; "
     f"o[i] = {doubled('a[i]')}; }}",
     "only without the macros of the sanitizer": f"""#ifndef __SANITIZE_ADDRESS__
@@ -81,7 +86,7 @@ OUT_OF_BOUNDS = {
 def test_memory_that_is_not_its_own_is_named_with_the_line(
     name: str, looking_twice: Executor, looking_once: Executor
 ) -> None:
-    source = native(OUT_OF_BOUNDS[name])
+    source = with_includes(native(OUT_OF_BOUNDS[name]))
     verdict = judge(looking_twice, source)
     assert verdict.status == "incorrect" and verdict.errors[-1].kind in ("memory", "undefined"), verdict.feedback
     assert "kernel.cpp:" in verdict.feedback
@@ -202,6 +207,48 @@ RACES = {
   o[0] = 0;
   {LOOP} o[0] += rows[i] / n;""",
 }
+RACES_FOR_THE_LARGEST = {
+    "nothing guards it": f"""float largest = a[0];
+  #pragma omp parallel for
+  {LOOP} if (a[i] > largest) largest = a[i];
+  o[0] = largest;""",
+    "compared before it is guarded, and not again": f"""float largest = a[0];
+  #pragma omp parallel for
+  {LOOP} if (a[i] > largest) {{
+    #pragma omp critical
+    largest = a[i];
+  }}
+  o[0] = largest;""",
+    "read and written without anybody between, each by itself": f"""float largest = a[0];
+  #pragma omp parallel for
+  {LOOP} {{
+    float seen;
+    #pragma omp atomic read
+    seen = largest;
+    if (a[i] > seen) {{
+      #pragma omp atomic write
+      largest = a[i];
+    }}
+  }}
+  o[0] = largest;""",
+    "a table of eight threads": f"""float part[8];
+  for (float& each : part) each = a[0];
+  #pragma omp parallel for
+  {LOOP} {{
+    float& own = part[omp_get_thread_num() % 8];
+    if (a[i] > own) own = a[i];
+  }}
+  o[0] = *std::max_element(part, part + 8);""",
+    "memory that was never written": f"""float* part = new float[omp_get_max_threads() * 512];
+  #pragma omp parallel for
+  {LOOP} {{
+    float& own = part[omp_get_thread_num() * 512];
+    if (a[i] > own) own = a[i];
+  }}
+  o[0] = part[0];
+  for (int t = 1; t < omp_get_max_threads(); ++t) if (part[t * 512] > o[0]) o[0] = part[t * 512];
+  delete[] part;""",
+}
 SYNCHRONISED = {
     "a reduction": f"float sum = 0;\n  #pragma omp parallel for reduction(+:sum)\n  {LOOP} sum += a[i];\n  o[0] = sum;",
     "an atomic": f"float sum = 0;\n  #pragma omp parallel for\n  {LOOP} {{\n  #pragma omp atomic\n  sum += a[i]; }}\n"
@@ -234,9 +281,17 @@ SYNCHRONISED = {
     #pragma omp single
     o[0] = half[0] + half[1];
   }""",
+    "compared before it is guarded, and again": f"""float largest = a[0], sum = 0;
+  #pragma omp parallel for
+  {LOOP} if (a[i] > largest) {{
+    #pragma omp critical
+    if (a[i] > largest) largest = a[i];
+  }}
+  {LOOP} sum += a[i];
+  o[0] = largest >= a[n - 1] ? sum : 0;""",
     "no threads": f"float sum = 0;\n  {LOOP} sum += a[i];\n  o[0] = sum;",
 }
-INCLUDES = "#include <omp.h>\n#include <vector>\n"
+INCLUDES = "#include <algorithm>\n#include <omp.h>\n#include <vector>\n"
 
 
 def with_includes(source: str) -> str:
@@ -246,6 +301,13 @@ def with_includes(source: str) -> str:
 @pytest.mark.parametrize("name", RACES)
 def test_threads_that_touch_each_others_memory_are_found(name: str, looking_twice: Executor) -> None:
     verdict = judge(looking_twice, with_includes(summing(RACES[name])), SUM)
+    assert verdict.status == "incorrect", verdict.feedback
+
+
+@pytest.mark.parametrize("name", RACES_FOR_THE_LARGEST)
+def test_threads_that_seldom_write_are_found_when_one_of_them_stays_behind(name: str, looking_twice: Executor) -> None:
+    task = SUM.replace("x.sum()", "x.max()").replace("rand(512)", "rand(8192)")
+    verdict = judge(looking_twice, with_includes(summing(RACES_FOR_THE_LARGEST[name])), task)
     assert verdict.status == "incorrect", verdict.feedback
 
 

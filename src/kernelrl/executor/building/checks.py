@@ -17,6 +17,7 @@ FLAGS: dict[Check, tuple[str, ...]] = {
         "-fno-sanitize=alignment,signed-integer-overflow,shift-base,nonnull-attribute,vptr",
         "-fno-sanitize-recover=all",
         "-U__SANITIZE_ADDRESS__",
+        "-D_GLIBCXX_SANITIZE_VECTOR=1",
     ),
     "threads": ("-O0", "-fsanitize=thread", "-U__SANITIZE_THREAD__"),
 }
@@ -25,7 +26,11 @@ aligned, integers that wrap as those of PyTorch do, copies of nothing (out of an
 without them. At -O0 a variable that threads share by mistake is one in memory."""
 SUPPORT: dict[Check, tuple[Path, ...]] = {"memory": (), "threads": (Path(__file__).with_name("yielding.cpp"),)}
 """Sources compiled without these flags and linked to the module."""
-LINK: dict[Check, tuple[str, ...]] = {"memory": ("-fsanitize=address,undefined",), "threads": ("-lm",)}
+LOCKS = ("GOMP_critical_start", "GOMP_critical_name_start", "omp_set_lock")
+LINK: dict[Check, tuple[str, ...]] = {
+    "memory": ("-fsanitize=address,undefined",),
+    "threads": ("-lm", *(f"-Wl,--wrap={name}" for name in LOCKS)),
+}
 """What the linker is told beside what it always is."""
 BUILD = """\
 set -e

@@ -1,9 +1,11 @@
 // What `-fsanitize=thread` calls at every access to memory, here without its detector, which does not know OpenMP's
 // barriers: now and then the thread waits a little or lets another one run. And one that has read a place and is about to
-// write to it, as to add something, sometimes waits for another one to read it, too. A kernel whose threads touch each
-// other's memory without synchronisation then computes something else.
+// write to it, as to add something, sometimes waits for another one to read it, too, or stays behind until the others may
+// have ended, as it may before a lock. A kernel whose threads touch each other's memory without synchronisation then
+// computes something else, and so does one that takes what malloc gives for zeros.
 
 #include <atomic>
+#include <malloc.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +19,7 @@ constexpr int BURST = 256;                               // pauses after which t
 
 constexpr int SITES = 1 << 12, WAITS = 32;  // of each place in the program, how often a thread waits there
 constexpr int PATIENCE = 3000;              // for so many turns
+constexpr int LAGS = 8, LAG = 20000;        // how often a thread stays behind at such a place, and for how many turns
 constexpr int READS = 4;                    // reads that a thread remembers
 
 thread_local uint32_t state;
@@ -25,14 +28,31 @@ thread_local volatile int idle;
 thread_local void* read_places[READS];
 thread_local unsigned num_reads;
 thread_local void* met;  // what a thread was awaited at: it does not wait there itself
-std::atomic<int> waits[SITES];
+std::atomic<int> waits[SITES], lags[SITES];
 std::atomic<void*> awaited;  // by one thread at a time, so that the others go on
 
-inline void pause_perhaps() {
+inline void draw() {
   if (!state) state = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&state) >> 4) | 1;
   state ^= state << 13;
   state ^= state >> 17;
   state ^= state << 5;
+}
+
+inline size_t number_of(void* site) { return (reinterpret_cast<uintptr_t>(site) * 0x9e3779b97f4a7c15u) >> 52; }
+
+inline bool are_parallel() { return omp_in_parallel && omp_in_parallel(); }
+
+// Whether the thread has stayed behind.
+bool lag_perhaps(void* site) {
+  std::atomic<int>& number = lags[number_of(site)];
+  draw();
+  if (state & 3 || number.load(std::memory_order_relaxed) >= LAGS || number.fetch_add(1) >= LAGS) return false;
+  for (int left = LAG; left; --left) sched_yield();
+  return true;
+}
+
+inline void pause_perhaps() {
+  draw();
   if (state >= (burst > 0 ? OFTEN : SELDOM)) return;
   --burst;
   if (state & 1) {
@@ -55,8 +75,8 @@ inline void before_write(void* place, void* site) {
   pause_perhaps();
   bool was_read = false;
   for (void* read : read_places) was_read |= read == place;
-  if (!was_read || met == place || !omp_in_parallel || !omp_in_parallel()) return;
-  std::atomic<int>& number = waits[(reinterpret_cast<uintptr_t>(site) * 0x9e3779b97f4a7c15u) >> 52];
+  if (!was_read || met == place || !are_parallel() || lag_perhaps(site)) return;
+  std::atomic<int>& number = waits[number_of(site)];
   void* nobody = nullptr;
   if (number.load(std::memory_order_relaxed) >= WAITS || !awaited.compare_exchange_strong(nobody, place)) return;
   ++number;
@@ -73,6 +93,19 @@ inline void before_write(void* place, void* site) {
 }  // namespace
 
 extern "C" {
+
+// The linker has the module call these in the place of OpenMP's (checks.py).
+#define BEFORE_LOCK(name, parameters, arguments)                        \
+  void __real_##name parameters;                                        \
+  void __wrap_##name parameters {                                       \
+    if (are_parallel()) lag_perhaps(__builtin_return_address(0));       \
+    __real_##name arguments;                                            \
+  }
+BEFORE_LOCK(GOMP_critical_start, (), ())
+BEFORE_LOCK(GOMP_critical_name_start, (void** name), (name))
+BEFORE_LOCK(omp_set_lock, (void* lock), (lock))
+
+__attribute__((constructor)) void fill_what_is_allocated() { mallopt(M_PERTURB, 0x5a); }
 
 void __tsan_init() {}
 void __tsan_func_entry(void*) { burst = BURST; }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +33,10 @@ TIMES = 4.0
 SAME = 1e-9
 """Outputs that differ by less are equal (relative and absolute)."""
 OVER_JUMPS = 3
-"""Further pairs of runs where outputs are integers that jump, for which the errors of one run may have cancelled."""
+"""Further pairs of runs where outputs are integers that jump, or choices are made, for which the errors of one run may
+have cancelled."""
+MANY = 3.0
+"""So many times as far as in these runs an output may be where many choices decide it, each of which may be another."""
 ALIKE = 4
 """Further runs, in which equal values have equal errors, where inputs have so few that parts of a program err alike and
 what they give is put together, or where one error moves many values. Before them comes one in which all errors have the
@@ -118,8 +120,16 @@ def _choice(
     return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, unordered, move)
 
 
-class LastOfEquals(OperatorMode):  # type: ignore[no-untyped-call]
-    """While it is active, operators that may choose any of equal values choose from the other end."""
+class OfEquals(OperatorMode):  # type: ignore[no-untyped-call]
+    """While it is active, operators that may choose any of equal values choose the first one, or the last.
+
+    Args:
+        last: the last.
+    """
+
+    def __init__(self, last: bool):
+        super().__init__()
+        self._last = last
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -128,10 +138,19 @@ class LastOfEquals(OperatorMode):  # type: ignore[no-untyped-call]
         if name not in _ANY or "dim" not in given or given.get("stable") or not args[0].dim():
             return func(*args, **kwargs)
         dim = given["dim"]
-        result = func(args[0].flip(dim), *args[1:], **kwargs)
+        values = args[0].flip(dim) if self._last else args[0]
+        if name in ("sort", "topk"):
+            falling = given["largest"] if name == "topk" else given["descending"]
+            result: Any = tuple(torch.sort(values, stable=True, dim=dim, descending=falling))
+            if name == "topk":
+                result = tuple(each.narrow(dim, 0, given["k"]) for each in result)
+        else:
+            result = func(values, *args[1:], **kwargs)
+        if not self._last:
+            return result
         if not isinstance(result, tuple):
-            return args[0].shape[dim] - 1 - result
-        return *result[:-1], args[0].shape[dim] - 1 - result[-1]
+            return values.shape[dim] - 1 - result
+        return *result[:-1], values.shape[dim] - 1 - result[-1]
 
 
 class InFloat64(OperatorMode):  # type: ignore[no-untyped-call]
@@ -198,14 +217,17 @@ def compute(
     choices = exactly.found(tiny)
     is_open = False
     if any(not each.first and _has_equals(each.values) for each in choices):
-        others: list[torch.Tensor] = []
-        chosen = _chosen(outputs, choices)
         try:
-            with InFloat64(), LastOfEquals(), in_own_precision():
-                others_result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
-            trees.flatten(others_result, others, torch.float64)
-            pairs = enumerate(zip(_in_order(outputs, chosen), _in_order(others, chosen), strict=True))
-            is_open = any(number not in chosen and not _are_equal(*pair) for number, pair in pairs)
+            for last in (False, True):
+                others: list[torch.Tensor] = []
+                with InFloat64(), OfEquals(last), Choices() as otherwise, in_own_precision():
+                    others_result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
+                trees.flatten(others_result, others, torch.float64)
+                pairs_of_choices = zip(choices, otherwise.found(tiny), strict=True)
+                steady = [one for one, other in pairs_of_choices if _are_equal(one.values, other.values)]
+                chosen = _chosen(outputs, steady)
+                pairs = enumerate(zip(_in_order(outputs, chosen), _in_order(others, chosen), strict=True))
+                is_open |= any(number not in chosen and not _are_equal(*pair) for number, pair in pairs)
         except Exception:  # it relies on the order of equal values
             is_open = True
 
@@ -230,11 +252,11 @@ def compute(
         for choice, other in zip(choices, noted, strict=True):
             choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
         if rounding.jumps:
-            moves = [_beyond_jumps(*each) for each in zip(once, run(TIMES)[0], run(-TIMES)[0], strict=True)]
-            if not all(output.is_floating_point() for output in outputs):
-                for times, seed in itertools.product((TIMES, -TIMES), range(1, 1 + OVER_JUMPS)):
-                    jumped = zip(moves, outputs, run(times, seed)[0], strict=True)
-                    moves = [move if out.is_floating_point() else move.maximum(far) for move, out, far in jumped]
+            may_cancel = bool(choices) or not all(output.is_floating_point() for output in outputs)
+            for seed in range(1 + OVER_JUMPS * may_cancel):
+                jumped = zip(once, run(TIMES, seed)[0], run(-TIMES, seed)[0], strict=True)
+                beyond = [_beyond_jumps(*each, MANY if choices else 1.0) for each in jumped]
+                moves = [torch.maximum(*pair) for pair in zip(moves or beyond, beyond, strict=True)]
         else:
             moves = [typical_at_least(move) for move in once]
     determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)
@@ -266,7 +288,7 @@ def typical_at_least(move: torch.Tensor, typical: torch.Tensor | None = None) ->
     return move.clamp_min(1.5 * float(present.median())) if present.numel() else move
 
 
-def _beyond_jumps(move: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+def _beyond_jumps(move: torch.Tensor, up: torch.Tensor, down: torch.Tensor, many: float) -> torch.Tensor:
     """Distances, with the whole jump where rounding, or a few times as much, may carry an output over one.
 
     Where nothing jumps, errors that are larger or of the other sign move an output in proportion.
@@ -275,6 +297,7 @@ def _beyond_jumps(move: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> t
         move: by rounding.
         up: by `TIMES` as much.
         down: by as much with the opposite signs.
+        many: jumps of floating-point outputs count so many times.
     """
     if move.dtype == torch.bool:
         return move | up | down
@@ -282,7 +305,7 @@ def _beyond_jumps(move: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> t
         return torch.maximum(move, torch.maximum(up, down))
     far = torch.maximum(up, down).nan_to_num(0.0, 0.0, 0.0)
     jumps = torch.maximum((up - TIMES * move).abs(), (down - TIMES * move).abs()) > TIMES / 2 * move
-    return torch.where(jumps, torch.maximum(move, far), typical_at_least(move, ~jumps))
+    return torch.where(jumps, torch.maximum(move, many * far), typical_at_least(move, ~jumps))
 
 
 def _chosen(outputs: list[torch.Tensor], noted: list[Choice]) -> dict[int, Choice]:
@@ -321,7 +344,9 @@ def _has_few_values(values: torch.Tensor) -> bool:
 
 
 def _has_equals(values: torch.Tensor) -> bool:
-    return bool((values.sort(dim=-1).values.diff(dim=-1) == 0).any())
+    ordered = values.sort(dim=-1).values
+    one, next_one = ordered[..., :-1], ordered[..., 1:]
+    return bool(((one == next_one) | (one.isnan() & next_one.isnan())).any())
 
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -183,6 +183,8 @@ class Expected:
 
     def mismatch(self, trial: int, inputs: str, output: torch.Tensor) -> TrialError:
         """How far an output that was not accepted is away."""
+        if self.indexed is not None:
+            return self.indexed.mismatch(trial, inputs, output.to(self.low.dtype))
         inside = torch.from_numpy(self._inside(output))
         width = self.low.dtype if self.low.is_floating_point() else torch.float64
         wide = output.to(width)
@@ -327,9 +329,28 @@ class Indexed:
 
     def accepts(self, output: torch.Tensor) -> bool:
         """Whether the output names values as good as the reference's, and none more often than it does."""
-        found = self._arranged(output)
-        if not bool(((found >= 0) & (found < self.source.shape[-1])).all()):
-            return False
+        return bool(self._right(output).all()) and self._repeats_no_more(output)
+
+    def mismatch(self, trial: int, inputs: str, output: torch.Tensor) -> TrialError:
+        """What is wrong with indices that were not accepted."""
+        wrong, found = ~self._right(output), self._arranged(output)
+        message, share = "an index is named more often than the task names it", 0.0
+        if bool(wrong.any()):
+            share = float(wrong.double().mean())
+            at = tuple(int(each) for each in wrong.nonzero()[0])
+            place = list(at[:-1][: self.dim]) + [at[-1]] + list(at[:-1][self.dim :])
+            message = f"indices of other values than those that are chosen in {share:.2%} of the elements; "
+            message += f"at {place} expected {int(self.targets[0][at])}, got {int(found[at])}"
+        return TrialError(trial=trial, kind="mismatch", inputs=inputs, message=message, mismatched=share)
+
+    def _repeats_no_more(self, output: torch.Tensor) -> bool:
+        return self.running or _repeats(self._arranged(output)) <= max(map(_repeats, self.targets))
+
+    def _right(self, output: torch.Tensor) -> torch.Tensor:
+        """Which elements name values as good as the reference's; the dimension of the choice is the last."""
+        named = self._arranged(output)
+        exist = (named >= 0) & (named < self.source.shape[-1])
+        found = named.where(exist, 0)
         values, slack = self.source.gather(-1, found), self.margin.gather(-1, found)
         right = torch.zeros_like(found, dtype=torch.bool)
         for target in self.targets:
@@ -338,8 +359,8 @@ class Indexed:
             near = (tied | ((values - wanted).abs() <= margin)) & (margin > 0)
             right |= near | (found == target if self.first else tied)
         if self.running:
-            return bool((right & (found <= torch.arange(found.shape[-1]))).all())
-        return bool(right.all()) and _repeats(found) <= max(map(_repeats, self.targets))
+            right &= found <= torch.arange(found.shape[-1])
+        return right & exist
 
     def rearranged(self, named: torch.Tensor, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Outputs in the order of `in_order`, by indices that are one of them."""

@@ -22,8 +22,8 @@ from kernelrl.executor.processes.failures import ProcessFailure
 from kernelrl.executor.processes.process import CANDIDATE_MESSAGE_BYTES
 from kernelrl.executor.quota import num_cores
 
-MANY_THREADS = 4
-"""Threads per core of a run in which there are more of them than cores."""
+MANY_THREADS, LEAST_THREADS = 4, 17
+"""Threads per core of a run in which there are more of them than cores, and how many there are at least."""
 _OPENMP = re.compile(r"#\s*pragma\s+omp|\bomp_")
 
 
@@ -55,7 +55,7 @@ def _run_with_other_threads(match: Match) -> None:
     slowly = settings.model_copy(
         update={"timing": False, "run_timeout_s": SLOWER * settings.run_timeout_s, "allow_missing": open_libraries}
     )
-    for number in (1, 2, min(MANY_THREADS * num_cores(), MAX_THREADS // 2)):
+    for number in (1, 2, min(max(MANY_THREADS * num_cores(), LEAST_THREADS), MAX_THREADS // 2)):
         seen = Findings()
         process = match.start("nothing")
         process.max_message_bytes = CANDIDATE_MESSAGE_BYTES
