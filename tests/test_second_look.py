@@ -196,6 +196,11 @@ RACES = {
   #pragma omp parallel for
   {LOOP} part[omp_get_thread_num() % 2] += a[i];
   o[0] = part[0] + part[1];""",
+    "a table of eight threads": f"""float part[8] = {{}};
+  #pragma omp parallel for
+  {LOOP} part[omp_get_thread_num() % 8] += a[i];
+  o[0] = 0;
+  for (float each : part) o[0] += each;""",
     "sums that two threads add to, seldom at once": f"""std::vector<float> rows(n, 0.0f);
   #pragma omp parallel for
   for (int64_t half = 0; half < 2; ++half)
@@ -231,14 +236,6 @@ RACES_FOR_THE_LARGEST = {
     }}
   }}
   o[0] = largest;""",
-    "a table of eight threads": f"""float part[8];
-  for (float& each : part) each = a[0];
-  #pragma omp parallel for
-  {LOOP} {{
-    float& own = part[omp_get_thread_num() % 8];
-    if (a[i] > own) own = a[i];
-  }}
-  o[0] = *std::max_element(part, part + 8);""",
     "memory that was never written": f"""float* part = new float[omp_get_max_threads() * 512];
   #pragma omp parallel for
   {LOOP} {{

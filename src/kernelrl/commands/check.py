@@ -214,6 +214,8 @@ def _panel(verdict: Verdict, title: str) -> Panel:
 
 def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "status", verdict.status if verdict.fault is None else f"{verdict.status}: the {verdict.fault}'s fault"
+    if verdict.cached:
+        yield "remembered", "from an earlier judgement; executor.verdict_cache=false judges anew"
     yield "stage", f"{verdict.stage} (the last that was passed)"
     yield "dialect", verdict.dialect + (" (Triton's interpreter: no times)" if verdict.interpreted else "")
     yield "device", verdict.device

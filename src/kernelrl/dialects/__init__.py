@@ -94,6 +94,13 @@ def detect(source: str) -> str:
     return "cuda" if "cuda_sources" in keywords else "cpp"
 
 
+def looks_like_another(source: str, name: str) -> str:
+    """What to add to a message where a text has no kernel of dialect `name`, and may have one of another."""
+    other = detect(source)
+    is_one = other != "cpp" or "load_inline" in source
+    return f": the text looks like dialect={other}" if is_one and other != name else ""
+
+
 def example(name: str, category: str) -> tuple[str, str]:
     """A task of the category and an honest candidate for it in dialect `name`, to be shown in a prompt.
 

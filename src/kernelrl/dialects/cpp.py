@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from kernelrl.candidate import ENTRY_POINT
-from kernelrl.dialects import Dialect, language
+from kernelrl.dialects import Dialect, language, looks_like_another
 from kernelrl.dialects._cpp_text import forbidden_includes, forbidden_words
 from kernelrl.verdict import Violation
 
@@ -17,7 +17,8 @@ def find_violations(source: str) -> list[Violation]:
     if reading.tree is None:
         return violations
     if not reading.compiles:
-        violations.append(Violation(rule="no_kernel", evidence="nothing is compiled by load_inline"))
+        evidence = f"nothing is compiled by load_inline{looks_like_another(source, 'cpp')}"
+        violations.append(Violation(rule="no_kernel", evidence=evidence))
     elif not reading.calls_kernel:
         evidence = f"no method of {ENTRY_POINT} calls a function of the compiled module"
         violations.append(Violation(rule="kernel_not_called", evidence=evidence))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelrl.candidate import ENTRY_POINT
-from kernelrl.dialects import Dialect, language
+from kernelrl.dialects import Dialect, language, looks_like_another
 from kernelrl.verdict import Violation
 
 
@@ -14,7 +14,8 @@ def find_violations(source: str) -> list[Violation]:
     if reading.tree is None:
         return violations
     if not reading.kernels:
-        violations.append(Violation(rule="no_kernel", evidence="there is no function decorated with @triton.jit"))
+        evidence = f"there is no function decorated with @triton.jit{looks_like_another(source, 'triton')}"
+        violations.append(Violation(rule="no_kernel", evidence=evidence))
     elif not reading.calls_kernel:
         violations.append(Violation(rule="kernel_not_called", evidence=f"no method of {ENTRY_POINT} calls a kernel"))
     return violations

@@ -73,7 +73,7 @@ def caption(results: Mapping[str, Any]) -> str:
     over = f"{first['num_tasks']} tasks"
     if (num_programs := first.get("num_programs", first["num_tasks"])) < first["num_tasks"]:
         over = f"{num_programs} programs with {over}"
-    text = f"95 % bootstrap intervals over {over}; {first['num_samples']} samples per policy; seed {results['seed']}"
+    text = f"95 % intervals over {over}; {first['num_samples']} samples per policy; seed {results['seed']}"
     if partial := results.get("partial"):
         text = f"PARTIAL: the first {partial['num']} of {partial['of']} tasks (eval.limit). {text}"
     if unknown := sum(policy["num_infrastructure"] for policy in policies):

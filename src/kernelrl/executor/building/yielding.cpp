@@ -19,7 +19,7 @@ constexpr int BURST = 256;                               // pauses after which t
 
 constexpr int SITES = 1 << 12, WAITS = 32;  // of each place in the program, how often a thread waits there
 constexpr int PATIENCE = 3000;              // for so many turns
-constexpr int LAGS = 8, LAG = 20000;        // how often a thread stays behind at such a place, and for how many turns
+constexpr int LAGS = 24, LAG = 20000;       // how often a thread stays behind at such a place, and for how many turns
 constexpr int READS = 4;                    // reads that a thread remembers
 
 thread_local uint32_t state;
@@ -46,7 +46,7 @@ inline bool are_parallel() { return omp_in_parallel && omp_in_parallel(); }
 bool lag_perhaps(void* site) {
   std::atomic<int>& number = lags[number_of(site)];
   draw();
-  if (state & 3 || number.load(std::memory_order_relaxed) >= LAGS || number.fetch_add(1) >= LAGS) return false;
+  if (state & 7 || number.load(std::memory_order_relaxed) >= LAGS || number.fetch_add(1) >= LAGS) return false;
   for (int left = LAG; left; --left) sched_yield();
   return true;
 }

@@ -19,6 +19,10 @@ class Ended(Exception):
         self.feedback = feedback
 
 
+_OF_MEMORY = ("SIGSEGV", "SIGBUS")
+"""Signals of accesses to memory that is not there."""
+
+
 class DiedOnClosedPage(Exception):
     """The candidate's process has died of code that is closed to it."""
 
@@ -44,7 +48,8 @@ def broke_off(error: ProcessFailure, when: str, timeout: float, found: Findings,
     if isinstance(error, ForgedMessage):
         found.violations.append(Violation(rule="forged_message", evidence=f"an answer nobody asked for {when}"))
         return Ended("illegal", "The candidate wrote to the executor's channel.")
-    return Ended("killed", f"The candidate's process {error} {when}.")
+    hint = " Perhaps an index is out of bounds." if any(name in str(error) for name in _OF_MEMORY) else ""
+    return Ended("killed", f"The candidate's process {error} {when}.{hint}")
 
 
 def blame(error: Exception, process: Process, found: Findings) -> Exception:

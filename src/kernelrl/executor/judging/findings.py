@@ -126,6 +126,11 @@ class Findings:
         """The program's own part of times."""
         return np.maximum(np.array(seconds) - self.overhead, RESOLUTION * self.overhead)
 
+    def _said(self, milliseconds: float) -> str:
+        """A time for people: of what is below the least that is told apart, only that."""
+        least = RESOLUTION * self.overhead * 1e3
+        return f"{milliseconds:.3f} ms" if milliseconds > least else f"under {least:.3f} ms"
+
     def _common(self, net: NDArray[np.float64]) -> float:
         """Share by which all of these times may be off together."""
         return UNCERTAINTY * self.overhead / float(np.median(net))
@@ -195,7 +200,7 @@ class Findings:
                 speedup = counted._ratio(counted._reference)
             reference_ms = float(np.median(self._net(counted._reference))) * 1e3
             candidate_ms = float(np.median(self._net(counted._candidate))) * 1e3
-            times = f"{candidate_ms:.3f} ms against {reference_ms:.3f} ms"
+            times = f"{self._said(candidate_ms)} against {self._said(reference_ms)}"
             feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
             if speedup.low < 1 < speedup.high and speedup.high > TOO_WIDE * speedup.low:
                 asking = f"{self.overhead * 1e3:.3f} ms"

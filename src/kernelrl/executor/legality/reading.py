@@ -33,6 +33,7 @@ def read(source: str, dialect: str, static_rules: bool) -> dict[str, Any]:
     try:
         parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return {"unparsable": f"line {getattr(error, 'lineno', None)}: {error}"[:500]}
+        why = error.msg if isinstance(error, SyntaxError) else error
+        return {"unparsable": f"line {getattr(error, 'lineno', None)}: {why}"[:500]}
     violations = RULES[dialect](source)[:MAX_VIOLATIONS] if static_rules else []
     return {"violations": [violation.model_dump() for violation in violations]}
