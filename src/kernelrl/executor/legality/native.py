@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import re2
+
 from kernelrl.dialects import _cpp_text
 from kernelrl.executor.legality import symbols
 
@@ -13,6 +15,8 @@ EXPANDING_KB = 1_000_000
 """Memory of the preprocessor that expands them (in KiB)."""
 GAVE_UP = r"^cc1plus: |^virtual memory exhausted|: internal compiler error: |^[^ ]*g\+\+: fatal error: "
 """What it says of itself, and not of the text, when it did not come to the end."""
+_NAME = re2.compile(r"^.*? UND | \(\d+\)$")
+"""What stands before the name of a symbol, and behind it: the number of its version."""
 BUILD_AND_LOOK = f"""\
 if [ -e blank.cpp ]; then
   {{
@@ -26,7 +30,7 @@ if [ -e blank.cpp ]; then
   fi
 fi
 "$0" "$@" || exit $?
-nm -D --undefined-only module.so | head -c {symbols.MAX_BYTES} > mangled
+readelf -W --dyn-syms module.so | grep ' UND [^ ]' | head -c {symbols.MAX_BYTES} > mangled
 (ulimit -v 1000000; ulimit -t 5; c++filt < mangled | head -c {symbols.MAX_BYTES} > symbols)
 readelf -rW module.so | head -c {symbols.MAX_BYTES} > relocations
 """
@@ -53,7 +57,7 @@ def violations(source: str, work: Path, loader: str, cuda: bool) -> list[tuple[s
     mangled, demangled = (texts[name].count(b"\n") for name in ("mangled", "symbols"))
     if mangled != demangled or max(map(len, texts.values())) >= symbols.MAX_BYTES:
         return [*found, ("library_symbol", f"names of more than {symbols.MAX_BYTES} characters")]
-    wanted = [line.strip().partition(" ")[2] for line in texts["symbols"].decode("utf-8", "replace").splitlines()]
+    wanted = [_NAME.sub("", line) for line in texts["symbols"].decode("utf-8", "replace").splitlines()]
     found += [("library_symbol", symbol) for symbol in symbols.foreign(wanted, loader, cuda)]
     taken = symbols.foreign_addresses(texts["relocations"].decode("utf-8", "replace"))
     return [*found, *(("library_symbol", f"the address of {name}") for name in taken)]
