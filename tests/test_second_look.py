@@ -301,6 +301,7 @@ def test_threads_that_touch_each_others_memory_are_found(name: str, looking_twic
     assert verdict.status == "incorrect", verdict.feedback
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RACES_FOR_THE_LARGEST)
 def test_threads_that_seldom_write_are_found_when_one_of_them_stays_behind(name: str, looking_twice: Executor) -> None:
     task = SUM.replace("x.sum()", "x.max()").replace("rand(512)", "rand(8192)")

@@ -150,7 +150,7 @@ def read_results(path: Path) -> Results:
         UserError: it is not there, is of another version of the format, or is damaged.
     """
     file = path / "results.json" if path.is_dir() else path
-    content = read_content(file, f"{file}: no such file; kernelrl eval writes it")
+    content = read_content(file, f"{file}: no such file; kernelrl eval writes it (of policies, not of an imported run)")
     version = content.get("schema_version") if isinstance(content, Mapping) else None
     if version is None:
         raise UserError(

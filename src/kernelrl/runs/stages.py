@@ -108,7 +108,7 @@ STAGES = {
     "eval": Stage(
         summary="compare policies on the held-out tasks: pass@k, fast_p, speedup",
         module="kernelrl.eval",
-        makes="OUTPUT_DIR/eval/POLICY: records/, metrics.json; OUTPUT_DIR/results.json",
+        makes="OUTPUT_DIR/eval/POLICY: records/, metrics.json; OUTPUT_DIR/results.json (not with import=)",
         overrides=(
             "eval.samples=K",
             "eval.temperature=T",
