@@ -143,7 +143,7 @@ def test_memory_of_a_call_keeps_its_size() -> None:
 
 
 def _timed(counted: float, before: float) -> Findings:
-    calls = [Call(2.0, counted, None, 2.1, before) for _ in range(7)]
+    calls = [Call(2.0, counted, None, 2.1, before, turn) for turn in range(7)]
     return Findings(stage="correct", calls=calls, overheads=[1e-4])
 
 
@@ -158,9 +158,22 @@ def test_calls_that_do_not_count_are_no_place_for_work() -> None:
     assert moving.uneven and moving.speedup is not None and moving.speedup.median == pytest.approx(2.05, rel=1e-3)
 
 
+def test_one_slow_call_at_the_beginning_of_a_turn_is_not_many() -> None:
+    """All pairs of a turn share its first call."""
+    calls = [Call(2.0, 1.0, None, 2.1, 9.0 if turn == 0 else 1.1, turn) for turn in (0, 0, 0, 0, 1, 2, 3)]
+    found = Findings(stage="correct", calls=calls, overheads=[1e-4])
+    assert not _verdict(found).uneven
+
+
+def test_times_that_are_not_told_apart_are_not_told() -> None:
+    calls = [Call(1.2e-3, 1.1e-3, None, 1.2e-3, 1.1e-3, turn) for turn in range(7)]
+    verdict = _verdict(Findings(stage="correct", calls=calls, overheads=[1e-3]))
+    assert "under 0.500 ms against under 0.500 ms" in verdict.feedback
+
+
 def test_an_interval_that_tells_nothing_is_said_to() -> None:
     """Half of the calls take the time of a question that asks nothing."""
-    short = [Call(1e-4 * (1 + turn % 2), 1e-4 * (1 + turn % 3), None, 2e-4, 2e-4) for turn in range(12)]
+    short = [Call(1e-4 * (1 + turn % 2), 1e-4 * (1 + turn % 3), None, 2e-4, 2e-4, turn) for turn in range(12)]
     found = Findings(stage="correct", calls=short, overheads=[1e-4])
     assert "Too wide to tell" in _verdict(found).feedback and "0.100 ms" in _verdict(found).feedback
     assert "Too wide to tell" not in _verdict(_timed(1.0, 1.15)).feedback

@@ -1197,6 +1197,27 @@ def test_one_nan_loosens_nothing() -> None:
     assert not expected(exact, exact.float().nan_to_num(0.0)).reliable
 
 
+def test_a_choice_loosens_nothing_that_it_does_not_decide() -> None:
+    """A maximum that is subtracted, as in softmax, with the place where it lies and without it."""
+    x, w = torch.randn(200, 64), torch.randn(64, 200)
+
+    def moved(largest: Any) -> torch.Tensor:
+        return compute(Calls(lambda x, w: (x @ w - largest(x @ w)).exp()), (x, w), torch.float32).moves[0]
+
+    placed = moved(lambda product: product.max(-1, keepdim=True).values)
+    plain = moved(lambda product: product.amax(-1, keepdim=True))
+    for share in (0.5, 0.99):
+        assert 0.5 < float(placed.quantile(share) / plain.quantile(share)) < 2.0
+
+
+@pytest.mark.parametrize("equal", [1.0, torch.nan, torch.inf])
+def test_what_depends_on_which_of_equal_values_is_chosen_is_open(equal: float) -> None:
+    y = torch.randn(8, 50)
+    model = Calls(lambda x, y: y.gather(1, x.topk(5).indices).sum(1))
+    assert not compute(model, (torch.randn(8, 50), y), torch.float32).open
+    assert compute(model, (torch.randn(8, 50).abs().neg().index_fill(1, torch.arange(9), equal), y), torch.float32).open
+
+
 def test_overflowing_alike_is_right() -> None:
     exact = torch.tensor([1.0, 70000.0, -1e6, 65519.0, 3.0], dtype=torch.float64)
     native = torch.tensor([1.0, torch.inf, -torch.inf, 65504.0, torch.nan], dtype=torch.float16)
@@ -1218,6 +1239,9 @@ def test_equal_values_come_in_any_order() -> None:
     assert indexed.accepts(torch.tensor([[1, 3, 2, 0]])) and indexed.accepts(torch.tensor([[1, 3, 0, 2]]))
     for wrong in ([[1, 3, 0, 0]], [[3, 1, 0, 2]], [[1, 3, 0, 4]], [[1, 3, 0, -2]]):
         assert not indexed.accepts(torch.tensor(wrong))
+    assert "at [0, 0] expected 1, got 3" in indexed.mismatch(0, "task", torch.tensor([[3, 1, 0, 2]])).message
+    twice = indexed.mismatch(0, "task", torch.tensor([[1, 3, 0, 0]]))
+    assert "more often" in twice.message and twice.mismatched is None
 
 
 def test_values_that_rounding_may_swap_come_in_any_order_and_of_others_the_first_may_be_asked() -> None:

@@ -403,3 +403,14 @@ def test_reading_takes_time_in_proportion_to_the_length(grow):
     language.read(grow(3))  # caches
     small, large = calls_of_reading(grow(60)), calls_of_reading(grow(240))
     assert large < 4.6 * small
+
+
+def test_a_text_in_another_dialect_is_told_that_it_is() -> None:
+    def no_kernel(name: str, text_of: str) -> list[str]:
+        found = dialects.get(name).find_violations(dialects.get(text_of).example)
+        return [each.evidence for each in found if each.rule == "no_kernel"]
+
+    assert no_kernel("cpp", "triton") == ["nothing is compiled by load_inline: the text looks like dialect=triton"]
+    assert no_kernel("triton", "cpp")[0].endswith("the text looks like dialect=cpp")
+    assert no_kernel("cpp", "python") == ["nothing is compiled by load_inline"]
+    assert no_kernel("cpp", "cpp") == []

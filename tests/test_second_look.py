@@ -236,7 +236,8 @@ RACES_FOR_THE_LARGEST = {
     }}
   }}
   o[0] = largest;""",
-    "memory that was never written": f"""float* part = new float[omp_get_max_threads() * 512];
+    "memory that was never written": f"""const int64_t room = 1 << 24;
+  float* part = new float[room];
   #pragma omp parallel for
   {LOOP} {{
     float& own = part[omp_get_thread_num() * 512];

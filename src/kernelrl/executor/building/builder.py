@@ -140,6 +140,7 @@ class Builder:
         versions = machine.compiler(), machine.linker(), target, tvm_ffi.__version__, torch.__version__
         limits = self._timeout, MEMORY_BYTES, FILE_BYTES
         support = [path.read_text() for path in checks.SUPPORT[self._check]] if self._check else []
+        support += [*checks.LINK[self._check], checks.BUILD] if self._check else []
         trusted = HEADERS, headers.LIGHT, headers.SUPPORT, support
         key = digest(source, compiler, self._assembler.name, flags, link, versions, limits, trusted, BUILD_FORMAT)
         folder = build_folder(self._cache, key)
@@ -185,7 +186,7 @@ class Builder:
             made = self._compile_text("main.cpp", text, nearer, link, work)
             if made.ok or not made.final or made.out_of_time or not headers.may_help(made.log):
                 break
-        return replace(made, log=made.log.replace(headers.LIGHT_NAMESPACE, ""))
+        return replace(made, log=made.log.replace(headers.LIGHT_NAMESPACE, headers.NAMESPACE))
 
     def _compile_text(self, name: str, text: str, command: list[str], link: list[str], work: Path) -> Compiled:
         (work / name).write_text(text, encoding="utf-8")

@@ -27,6 +27,7 @@ without them. At -O0 a variable that threads share by mistake is one in memory."
 SUPPORT: dict[Check, tuple[Path, ...]] = {"memory": (), "threads": (Path(__file__).with_name("yielding.cpp"),)}
 """Sources compiled without these flags and linked to the module."""
 LOCKS = ("GOMP_critical_start", "GOMP_critical_name_start", "omp_set_lock")
+"""Functions of OpenMP's before which a thread may stay behind (yielding.cpp)."""
 LINK: dict[Check, tuple[str, ...]] = {
     "memory": ("-fsanitize=address,undefined",),
     "threads": ("-lm", *(f"-Wl,--wrap={name}" for name in LOCKS)),

@@ -18,6 +18,8 @@ MEMORY_BYTES = 4 << 30
 FILE_BYTES = 64 << 20
 MAX_LOG_CHARS = 4000
 KILLED = "was killed by SIGKILL"
+CUT = " characters …\n"
+"""What stands in the place of the middle of a text that is too long."""
 OUT_OF_CPU = "CPU time limit exceeded"
 
 
@@ -132,5 +134,5 @@ def printable(text: str) -> str:
 def shorten(text: str, limit: int = MAX_LOG_CHARS) -> str:
     """The text as `printable` gives it, with its middle left out where it is longer than `limit` characters."""
     if len(text) > limit:
-        text = f"{text[: limit * 3 // 4]}\n… {len(text) - limit} characters …\n{text[-limit // 4 :]}"
+        text = f"{text[: limit * 3 // 4]}\n… {len(text) - limit}{CUT}{text[-limit // 4 :]}"
     return printable(text)

@@ -16,7 +16,7 @@ import tvm_ffi
 
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import machine
-from kernelrl.executor.building.compilers import Compilers
+from kernelrl.executor.building.compilers import CUT, Compilers
 from kernelrl.executor.building.entries import digest, publish
 from kernelrl.executor.building.units import BASE_FLAGS, HEADERS, includes, text_of
 from kernelrl.executor.processes.cores import Cores
@@ -36,11 +36,13 @@ REPLACED = {"tvm_ffi": (), "torch": ("torch/extension.h", "torch/torch.h")}
 OFTEN_INCLUDED = {"tvm_ffi": re2.compile(r"(?m)^#include <(cmath|immintrin\.h|omp\.h)>\s*$")}
 """By loader: headers that are precompiled together with the light one where a text includes them. (A precompiled header
 of torch's has half a gigabyte.)"""
-LIGHT_NAMESPACE = "light::"
-"""In which names of the light headers are, as the compiler says them and no text does."""
+LIGHT_NAMESPACE, NAMESPACE = "tvm::ffi::light::", "tvm::ffi::"
+"""In which names of the light headers are, as the compiler says them, and as texts say them."""
 _ERROR = re2.compile(r"error: (.*)")
 _SYNTAX = re2.compile(r"expected \W+( or \W+)? (before|at end of input)")
-"""What the compiler says of a text that lacks a sign. Of an unknown name it says another thing, too."""
+"""What the compiler says of a text that lacks a sign. Of an unknown name it says another thing, too, unless that is a
+macro."""
+_MACRO = re2.compile(r"before \W+([A-Z][A-Z0-9_]+|PRI\w+)\W*$")
 SUPPORT = {"tvm_ffi": Path(__file__).with_name("binding.cpp").read_text(encoding="utf-8")}
 """By loader: what is linked to every module."""
 
@@ -48,7 +50,8 @@ SUPPORT = {"tvm_ffi": Path(__file__).with_name("binding.cpp").read_text(encoding
 def may_help(log: str) -> bool:
     """Whether a text that does not compile might with more headers: one that lacks a sign does not."""
     errors = _ERROR.findall(log)
-    return not errors or not all(_SYNTAX.match(each) for each in errors)
+    known = all(_SYNTAX.match(each) and not _MACRO.search(each) for each in errors)
+    return not errors or not known or CUT in log
 
 
 class Headers:

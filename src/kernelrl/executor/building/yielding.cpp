@@ -105,7 +105,7 @@ BEFORE_LOCK(GOMP_critical_start, (), ())
 BEFORE_LOCK(GOMP_critical_name_start, (void** name), (name))
 BEFORE_LOCK(omp_set_lock, (void* lock), (lock))
 
-__attribute__((constructor)) void fill_what_is_allocated() { mallopt(M_PERTURB, 0x5a); }
+__attribute__((constructor)) void fill_what_is_allocated() { mallopt(M_PERTURB, 0xa5); }  // with 0x5a, its complement
 
 void __tsan_init() {}
 void __tsan_func_entry(void*) { burst = BURST; }

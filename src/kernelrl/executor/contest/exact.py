@@ -33,10 +33,11 @@ TIMES = 4.0
 SAME = 1e-9
 """Outputs that differ by less are equal (relative and absolute)."""
 OVER_JUMPS = 3
-"""Further pairs of runs where outputs are integers that jump, or choices are made, for which the errors of one run may
-have cancelled."""
+"""Further seeds where outputs are integers that jump, or rounding may decide a choice, for which the errors of one run
+may have cancelled."""
 MANY = 3.0
-"""So many times as far as in these runs an output may be where many choices decide it, each of which may be another."""
+"""By so much an output that jumps may be farther away than in any run, where rounding may decide choices: each of
+many may be another."""
 ALIKE = 4
 """Further runs, in which equal values have equal errors, where inputs have so few that parts of a program err alike and
 what they give is put together, or where one error moves many values. Before them comes one in which all errors have the
@@ -121,7 +122,7 @@ def _choice(
 
 
 class OfEquals(OperatorMode):  # type: ignore[no-untyped-call]
-    """While it is active, operators that may choose any of equal values choose the first one, or the last.
+    """While it is active, operators that sort choose the first of equal values, or all that may choose any the last.
 
     Args:
         last: the last.
@@ -252,11 +253,18 @@ def compute(
         for choice, other in zip(choices, noted, strict=True):
             choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
         if rounding.jumps:
-            may_cancel = bool(choices) or not all(output.is_floating_point() for output in outputs)
+            undecided = any(map(_is_undecided, choices))
+            may_cancel = undecided or not all(output.is_floating_point() for output in outputs)
+            far: list[torch.Tensor] = []
             for seed in range(1 + OVER_JUMPS * may_cancel):
-                jumped = zip(once, run(TIMES, seed)[0], run(-TIMES, seed)[0], strict=True)
-                beyond = [_beyond_jumps(*each, MANY if choices else 1.0) for each in jumped]
-                moves = [torch.maximum(*pair) for pair in zip(moves or beyond, beyond, strict=True)]
+                before = run(1.0, seed)[0] if seed else once
+                jumped = map(_jumped, before, run(TIMES, seed)[0], run(-TIMES, seed)[0])
+                for number, jump in enumerate(jumped):
+                    if not seed:
+                        far.append(jump)
+                    elif undecided or not jump.is_floating_point():
+                        far[number] = torch.maximum(far[number], jump)
+            moves = [_with_jumps(*each, MANY if undecided else 1.0) for each in zip(once, far, strict=True)]
         else:
             moves = [typical_at_least(move) for move in once]
     determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)
@@ -288,24 +296,34 @@ def typical_at_least(move: torch.Tensor, typical: torch.Tensor | None = None) ->
     return move.clamp_min(1.5 * float(present.median())) if present.numel() else move
 
 
-def _beyond_jumps(move: torch.Tensor, up: torch.Tensor, down: torch.Tensor, many: float) -> torch.Tensor:
-    """Distances, with the whole jump where rounding, or a few times as much, may carry an output over one.
+def _jumped(move: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    """How far an output is carried where rounding, or a few times as much, carries it over a jump; zero elsewhere.
 
     Where nothing jumps, errors that are larger or of the other sign move an output in proportion.
 
     Args:
         move: by rounding.
-        up: by `TIMES` as much.
+        up: by `TIMES` as much, with the same signs.
         down: by as much with the opposite signs.
-        many: jumps of floating-point outputs count so many times.
     """
-    if move.dtype == torch.bool:
-        return move | up | down
+    far = torch.maximum(move, torch.maximum(up, down))
     if not move.is_floating_point():
-        return torch.maximum(move, torch.maximum(up, down))
-    far = torch.maximum(up, down).nan_to_num(0.0, 0.0, 0.0)
+        return far
     jumps = torch.maximum((up - TIMES * move).abs(), (down - TIMES * move).abs()) > TIMES / 2 * move
-    return torch.where(jumps, torch.maximum(move, many * far), typical_at_least(move, ~jumps))
+    return far.nan_to_num(0.0, 0.0, 0.0).where(jumps, 0.0)
+
+
+def _with_jumps(move: torch.Tensor, far: torch.Tensor, factor: float) -> torch.Tensor:
+    """Distances, with the whole jump where there is one.
+
+    Args:
+        move: by rounding.
+        far: see `_jumped`.
+        factor: by which jumps of floating-point outputs may be larger.
+    """
+    if not move.is_floating_point():
+        return torch.maximum(move, far)
+    return torch.maximum(typical_at_least(move, far == 0), factor * far)
 
 
 def _chosen(outputs: list[torch.Tensor], noted: list[Choice]) -> dict[int, Choice]:
@@ -341,6 +359,14 @@ def _has_few_values(values: torch.Tensor) -> bool:
         return False
     some = values.flatten()[:: values.numel() // SAMPLE]
     return len(some.unique()) <= len(some) // 8  # type: ignore[no-untyped-call]
+
+
+def _is_undecided(choice: Choice) -> bool:
+    """Whether any two of the values are so near each other that rounding may change their order."""
+    order = choice.values.argsort(dim=-1)
+    gaps = choice.values.gather(-1, order).diff(dim=-1)
+    move = choice.move.expand_as(choice.values).gather(-1, order)
+    return bool(((gaps <= TIMES * (move[..., 1:] + move[..., :-1])) & (move[..., 1:] > 0)).any())
 
 
 def _has_equals(values: torch.Tensor) -> bool:

@@ -334,7 +334,7 @@ class Indexed:
     def mismatch(self, trial: int, inputs: str, output: torch.Tensor) -> TrialError:
         """What is wrong with indices that were not accepted."""
         wrong, found = ~self._right(output), self._arranged(output)
-        message, share = "an index is named more often than the task names it", 0.0
+        message, share = "an index is named more often than the task names it", None
         if bool(wrong.any()):
             share = float(wrong.double().mean())
             at = tuple(int(each) for each in wrong.nonzero()[0])

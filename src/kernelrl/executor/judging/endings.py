@@ -48,7 +48,11 @@ def broke_off(error: ProcessFailure, when: str, timeout: float, found: Findings,
     if isinstance(error, ForgedMessage):
         found.violations.append(Violation(rule="forged_message", evidence=f"an answer nobody asked for {when}"))
         return Ended("illegal", "The candidate wrote to the executor's channel.")
-    hint = " Perhaps an index is out of bounds." if any(name in str(error) for name in _OF_MEMORY) else ""
+    hint = (
+        " Perhaps an index is out of bounds, or the stack is full."
+        if any(name in str(error) for name in _OF_MEMORY)
+        else ""
+    )
     return Ended("killed", f"The candidate's process {error} {when}.{hint}")
 
 

@@ -70,6 +70,8 @@ def exchanges(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tensor
             if not own.process.alive:
                 raise
             return False
+        if any(first.shape != second.shape for first, second in pairs):
+            return False
         if not all(is_exchanged(_some(first), _some(second), others)[0] for first, second in pairs):
             return False
         found = [is_exchanged(first, second, others) for first, second in pairs]
@@ -103,8 +105,6 @@ def _some(values: torch.Tensor) -> torch.Tensor:
 
 def _values_are_exchanged(first: torch.Tensor, second: torch.Tensor, others: torch.Tensor) -> tuple[bool, bool]:
     """Whether all that is among `VALUES` came out exchanged for the others and the rest is constant; whether any is."""
-    if first.shape != second.shape:
-        return False, False
     first, second = first.float().contiguous(), second.float()
     places = torch.searchsorted(VALUES, first.nan_to_num() - NEAR).clamp(max=len(VALUES) - 1)
     moved = ((VALUES[places] - first).abs() <= NEAR) & ((first - second).abs() > NEAR)
@@ -114,8 +114,6 @@ def _values_are_exchanged(first: torch.Tensor, second: torch.Tensor, others: tor
 
 def _bytes_are_exchanged(first: torch.Tensor, second: torch.Tensor, others: torch.Tensor) -> tuple[bool, bool]:
     """The same of bytes."""
-    if first.shape != second.shape:
-        return False, False
     one, two = (tensor.contiguous().flatten().view(torch.uint8) for tensor in (first, second))
     moved = one != two
     return torch.equal(torch.where(moved, others[one.long()], one), two), bool(moved.any())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -48,8 +49,9 @@ class Call:
     candidate: float
     compiled: float | None
     first_reference: float
-    """Times of the first calls of the same turn, on other inputs."""
+    """Of the first call of the same turn, on other inputs."""
     first_candidate: float
+    turn: int
 
 
 @dataclass
@@ -164,7 +166,12 @@ class Findings:
 
         Honest programs are slower by the same time in the first call after another process has run.
         """
-        longer = [call.first_candidate - call.candidate - call.first_reference + call.reference for call in self.calls]
+        longer = []
+        for _, turn in groupby(self.calls, key=lambda call: call.turn):  # one value for each: they have one first call
+            calls = list(turn)
+            candidate = float(np.median([call.candidate for call in calls]))
+            reference = float(np.median([call.reference for call in calls]))
+            longer.append(calls[0].first_candidate - candidate - calls[0].first_reference + reference)
         allowed = UNEVEN * float(np.median(self._net(self._candidate))) + RESOLUTION * self.overhead
         return median_interval(np.array(longer))[0] > allowed
 

@@ -26,7 +26,7 @@ _MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isin
 """Operators of tasks that say what becomes of NaN and infinity. Others are found out by trying one NaN."""
 _SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heaviside heaviside_".split())
 """Operators that make a number of NaN, which is not documented (pytorch/pytorch#41245): no task says that by them."""
-_CHOOSES = _UNSTABLE | frozenset(f"aten::{name}" for name in "argmax argmin max min searchsorted bucketize".split())
+_CHOOSES = _UNSTABLE | frozenset(f"aten::{name}" for name in "argmax argmin searchsorted bucketize".split())
 """Operators that choose by the order of values. That NaN is nowhere among the outputs then says that it was not chosen,
 and nothing of what is to become of it."""
 _LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())

@@ -32,8 +32,8 @@ MORE_PAIRS, MOST_PAIRS = 4, 16
 """Pairs that are added at a time when the first ones leave the interval too wide, and those timed at once at most."""
 NUM_NULLS, NUM_NULLS_AGAIN = 7, 2
 """Questions that ask nothing before the first pairs, and before further ones."""
-PAIRS_OF_A_TURN, LONG_TURN = 2, 0.25
-"""Calls of each program that count in a turn, after one that does not, and the share of turns with one more."""
+MOST_OF_A_TURN = 3
+"""Calls of each program that count in a turn, after one that does not: one to so many, at random."""
 MAX_UNFILLED = 2
 """Timed calls whose outputs lie in memory that was not filled before: the candidate's memory has settled by then."""
 SLOWER_WHEN_TIMED, TIMED_S = 4.0, 1.0
@@ -144,15 +144,13 @@ class Pairs:
             raise self._own.violation(IMPLAUSIBLE, evidence)
 
     def _draw_rows(self, num_pairs: int) -> list[list[Case]]:
-        """Fresh inputs for the calls of some turns, of which the first one does not count: none can tell whether it is.
+        """Fresh inputs for the calls of some turns: of each the first call does not count.
 
         Before the first pairs comes a turn with that call alone.
         """
         rows = [] if self._found.calls else [[self._draw()]]
         while num_pairs:
-            counted = PAIRS_OF_A_TURN + (secrets.randbelow(1000) < 1000 * LONG_TURN)
-            if num_pairs - counted < PAIRS_OF_A_TURN:
-                counted = num_pairs
+            counted = min(num_pairs, 1 + secrets.randbelow(MOST_OF_A_TURN))
             rows.append([self._draw() for _ in range(1 + counted)])
             num_pairs -= counted
         return rows
@@ -199,19 +197,20 @@ class Pairs:
             if not isinstance(compiled, str) and len(row) > 1:  # it has clocks, without which nothing compiles
                 confined = reference.cost_of_confinement(row, reference_s)
                 compiled_s = [compiled.time(case) * confined for case in row]
-            for case, recorded in extra.get(turn, []):
-                reply, _ = self._time_call(case, recorded)
-                checks.append(self._examine_timed(reply, case))
-                if recorded:
-                    judge_operators(self._own, reply)
             for case in row:
                 reply, seconds = self._time_call(case)
                 candidate_s.append(seconds)
                 checks.append(self._examine_timed(reply, case))
+            for case, recorded in extra.get(turn, []):  # behind: what pauses before a turn shows in its first call
+                reply, _ = self._time_call(case, recorded)
+                checks.append(self._examine_timed(reply, case))
+                if recorded:
+                    judge_operators(self._own, reply)
             self._cores.clock.calls += sum(reference_s) + sum(candidate_s)
             first = reference_s[0], candidate_s[0]
             counted = zip(reference_s[1:], candidate_s[1:], compiled_s[1:], strict=True)
-            found.calls += [Call(*seconds, *first) for seconds in counted]
+            number = found.calls[-1].turn + 1 if found.calls else 0
+            found.calls += [Call(*seconds, *first, number) for seconds in counted]
         return checks
 
     @property

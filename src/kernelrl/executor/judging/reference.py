@@ -464,10 +464,12 @@ class Reference:
         number = self._number(CHECKED)
         case = self.case(Draw(0, parameters=number))
         assert case is not None
-        if self.settings.timing:  # such a process is needed anyway
-            self.timed.prepare(case)
+        if self.settings.timing:  # the right ones need such a process
+            if self.timed.peak_bytes is None:
+                self.timed.prepare(case)
             self._peak = self.timed.peak_bytes
-        self._peak = self._peak or self._peak_of_another(case)
+        if self._peak is None:
+            self._peak = self._peak_of_another(case)
         return self._peak
 
     def _peak_of_another(self, case: Case) -> int:

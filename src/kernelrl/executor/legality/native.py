@@ -15,8 +15,10 @@ EXPANDING_KB = 1_000_000
 """Memory of the preprocessor that expands them (in KiB)."""
 GAVE_UP = r"^cc1plus: |^virtual memory exhausted|: internal compiler error: |^[^ ]*g\+\+: fatal error: "
 """What it says of itself, and not of the text, when it did not come to the end."""
-_NAME = re2.compile(r"^.*? UND | \(\d+\)$")
-"""What stands before the name of a symbol, and behind it: the number of its version."""
+_SYMBOL = re2.compile(r" *\d+: [0-9a-f]+ .*? UND (.*?)(?: \(\d+\))?")
+"""A symbol that the module does not define, as `readelf` says it: its name, and the number of its version."""
+_WANTED_BY_ALL = b"__cxa_finalize"
+"""A symbol of every module's: without it the others have not been read."""
 BUILD_AND_LOOK = f"""\
 if [ -e blank.cpp ]; then
   {{
@@ -30,7 +32,7 @@ if [ -e blank.cpp ]; then
   fi
 fi
 "$0" "$@" || exit $?
-readelf -W --dyn-syms module.so | grep ' UND [^ ]' | head -c {symbols.MAX_BYTES} > mangled
+readelf -W --dyn-syms module.so | grep -a ' UND [^ ]' | head -c {symbols.MAX_BYTES} > mangled
 (ulimit -v 1000000; ulimit -t 5; c++filt < mangled | head -c {symbols.MAX_BYTES} > symbols)
 readelf -rW module.so | head -c {symbols.MAX_BYTES} > relocations
 """
@@ -57,7 +59,10 @@ def violations(source: str, work: Path, loader: str, cuda: bool) -> list[tuple[s
     mangled, demangled = (texts[name].count(b"\n") for name in ("mangled", "symbols"))
     if mangled != demangled or max(map(len, texts.values())) >= symbols.MAX_BYTES:
         return [*found, ("library_symbol", f"names of more than {symbols.MAX_BYTES} characters")]
-    wanted = [_NAME.sub("", line) for line in texts["symbols"].decode("utf-8", "replace").splitlines()]
+    read = [_SYMBOL.fullmatch(line) for line in texts["symbols"].decode("utf-8", "replace").splitlines()]
+    if _WANTED_BY_ALL not in texts["mangled"] or not all(read):
+        return [*found, ("library_symbol", "names that cannot be read")]
+    wanted = [each[1] for each in read if each]
     found += [("library_symbol", symbol) for symbol in symbols.foreign(wanted, loader, cuda)]
     taken = symbols.foreign_addresses(texts["relocations"].decode("utf-8", "replace"))
     return [*found, *(("library_symbol", f"the address of {name}") for name in taken)]
