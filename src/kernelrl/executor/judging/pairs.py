@@ -26,6 +26,9 @@ from kernelrl.executor.processes.failures import ProcessFailure
 
 RECORDED_ONE_IN = 4
 """Share of turns in which a call is recorded, chosen at random."""
+NUM_RARE = 7
+"""Further calls on inputs that hold something rare now and then, if those of the task's that the reference bears do:
+of what shows in one of ten calls, the pairs alone are too few."""
 AGAIN_ONE_IN = 8
 """Share of hidden distributions that come again with further pairs."""
 MORE_PAIRS, MOST_PAIRS = 4, 16
@@ -84,7 +87,7 @@ class Pairs:
                 recorded = {secrets.randbelow(len(rows))} if not found.calls else set()
                 recorded |= {turn for turn in range(len(rows)) if secrets.randbelow(RECORDED_ONE_IN) == 0}
                 extra = defaultdict(list, {turn: [(self._draw(), True)] for turn in recorded})
-                for case in self._draw_hidden():
+                for case in [*self._draw_hidden(), *self._draw_rare()]:
                     extra[secrets.randbelow(len(rows))].append((case, False))
             if not found.calls and repeat([case for row in rows for case in row]):
                 found.untimed = "the task's inputs repeat from call to call, so a kernel could keep its outputs"
@@ -167,6 +170,11 @@ class Pairs:
             if (case := self._reference.hidden_case(self._drawn_hidden[name], name, packed)) is not None:
                 drawn.append(case)
         return drawn
+
+    def _draw_rare(self) -> list[Case]:
+        """Further calls like the timed ones, which take no time of the reference's."""
+        is_first = not self._found.calls
+        return [self._draw() for _ in range(NUM_RARE if is_first and self._reference.bears_rare else 0)]
 
     def _draw(self) -> Case:
         self._drawn += 1

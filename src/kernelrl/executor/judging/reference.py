@@ -290,6 +290,11 @@ class Reference:
         assert case is not None
         return case
 
+    @property
+    def bears_rare(self) -> bool:
+        """Whether inputs of timed calls hold something rare now and then."""
+        return bool(self._borne)
+
     def hidden_case(self, index: int, distribution: Distribution, packed: frozenset[int]) -> Case | None:
         """Hidden inputs for a call among the timed ones, with their parameters. The caller holds `lock`.
 
