@@ -139,8 +139,10 @@ class Builder:
             flags = [*flags, *checks.FLAGS[self._check]]
         versions = machine.compiler(), machine.linker(), target, tvm_ffi.__version__, torch.__version__
         limits = self._timeout, MEMORY_BYTES, FILE_BYTES
-        support = [path.read_text() for path in checks.SUPPORT[self._check]] if self._check else []
-        support += [*checks.LINK[self._check], checks.BUILD] if self._check else []
+        support: list[str] = []
+        if self._check:
+            texts = (path.read_text() for path in checks.SUPPORT[self._check])
+            support = [*texts, *checks.LINK[self._check], checks.BUILD]
         trusted = HEADERS, headers.LIGHT, headers.SUPPORT, support
         key = digest(source, compiler, self._assembler.name, flags, link, versions, limits, trusted, BUILD_FORMAT)
         folder = build_folder(self._cache, key)

@@ -17,7 +17,8 @@ FLAGS: dict[Check, tuple[str, ...]] = {
         "-fno-sanitize=alignment,signed-integer-overflow,shift-base,nonnull-attribute,vptr",
         "-fno-sanitize-recover=all",
         "-U__SANITIZE_ADDRESS__",
-        *("-D_GLIBCXX_SANITIZE_VECTOR=1", "-D_GLIBCXX_SANITIZE_STD_ALLOCATOR=1"),
+        "-D_GLIBCXX_SANITIZE_VECTOR=1",
+        "-D_GLIBCXX_SANITIZE_STD_ALLOCATOR=1",
     ),
     "threads": ("-O0", "-fsanitize=thread", "-U__SANITIZE_THREAD__"),
 }
