@@ -40,7 +40,8 @@ What is computed by way of exp(2 x), as tanh often is, does not overflow there.
 FAR, FARTHER = 4.0, 6.0
 """Between these are values far from zero: a gate of them stays open, or closed, over many steps."""
 OUTLIER = 8.0
-"""What is at the end of values that are tiny otherwise: who leaves the end out has another largest magnitude."""
+"""The largest of what is at the ends of values that are tiny otherwise: who leaves an end out has another sum, and who
+leaves the last one out another largest magnitude."""
 NO_FLOAT = 1 << 25
 """From here on float32 does not have every integer."""
 EVEN = 8
@@ -188,11 +189,15 @@ def far(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return signs * (FAR + (FARTHER - FAR) * spread)
 
 
-def with_outliers(values: torch.Tensor, least: float, most: float) -> torch.Tensor:
-    """The same values with `most` at the end and `least` before it."""
+def with_outliers(values: torch.Tensor, low: float, high: float, generator: torch.Generator) -> torch.Tensor:
+    """The same values with outliers at both ends: near `low` before the last one, which is near `high`.
+
+    Those of inputs that are compared with each other are not equal, as they are smaller by an unknown share.
+    """
     new = values.clone(memory_format=torch.contiguous_format).flatten()
-    new[-1:] = most
-    new[-2:-1] = least
+    share = 1.0 - float(torch.rand((), generator=generator)) / 2
+    for place, outlier in ((slice(1), high / 2), (slice(-2, -1), low / 2), (slice(-1, None), high)):
+        new[place] = min(max(low, outlier * share), high)
     return new.reshape(values.shape)
 
 

@@ -180,8 +180,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         if further.ends and new is not None:
             outlier = distributions.OUTLIER
             low, high = support or (-outlier if negative else float(drawn.min()), outlier)
-            most = distributions.below(high, drawn.dtype)
-            return distributions.with_outliers(new, min(max(low / 2, low), most), most)
+            return distributions.with_outliers(new, low, distributions.below(high, drawn.dtype), generator)
         if further.rows and (support is None or support[0] <= 0.0 < support[1]):
             mask = factor is None and support is not None  # what is compared: a row all true or all false
             top = distributions.below(support[1], drawn.dtype) if mask and support is not None else None
