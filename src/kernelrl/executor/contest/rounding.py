@@ -20,7 +20,13 @@ import torch
 from kernelrl.executor.contest.one_sided import of_each_sum, scale_of, shift_of, units_of_statistics
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.precision import Units, is_float
-from kernelrl.executor.contest.sum_errors import error_of_sums, error_through_one, one_sided_error, scattered_error
+from kernelrl.executor.contest.sum_errors import (
+    error_of_minors,
+    error_of_sums,
+    error_through_one,
+    one_sided_error,
+    scattered_error,
+)
 from kernelrl.executor.contest.unrounded import ELEMENTWISE, are_on_grid, find_unrounded, on_grid
 from kernelrl.executor.legality.operators import PLUMBING
 
@@ -178,6 +184,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             eliminates = base.startswith(_OF_ITS_LARGEST) and base not in _OF_TRIANGLES
             matrix, *others = (self._moved_inside(item, eliminates and item is args[0]) for item in args)
             result = func(matrix, *others, **kwargs)
+            if (of_minors := error_of_minors(func, args, self._units)) is not None:
+                result[0].addcmul_(self._signs(result[0]), of_minors)
             if any(isinstance(item, torch.Tensor) and not item.is_floating_point() for item in _as_tuple(result)):
                 return _with_exact_integers(result, func(*args, **kwargs))
         elif base.startswith(_ATTENTION):

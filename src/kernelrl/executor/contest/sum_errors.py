@@ -29,8 +29,8 @@ BY_CHANCE = 4.0
 terms are hardly ever together longer than so many times √n."""
 EQUAL = 1e-6
 """Terms of which the variance is less than this share of their mean square count as equal."""
-
-
+EXPANDED = 4
+"""Determinants of larger matrices are found by elimination."""
 PLACES = 16
 """Partial sums of products that are looked at."""
 OF_WINOGRAD = 4.0
@@ -100,6 +100,17 @@ def error_through_one(func: Any, args: tuple[Any, ...], result: torch.Tensor, un
         values: torch.Tensor = args[0]
         return units.of_sums * values.abs()
     return 2 * units.of_sums * (1 + result.abs()) if name in _THROUGH_ONE else None
+
+
+def error_of_minors(func: Any, args: tuple[Any, ...], units: Units) -> torch.Tensor | None:
+    """Error of the determinant of a small matrix that is expanded by minors; None: it is not usual here.
+
+    Its terms are products of elements, none larger than the product of the rows' norms, and may cancel altogether.
+    """
+    if func._schema.name != "aten::_linalg_det" or args[0].shape[-1] > EXPANDED:
+        return None
+    error: torch.Tensor = 2 * units.of_sums * args[0].norm(dim=-1).prod(dim=-1)
+    return error
 
 
 def _adding_error(
