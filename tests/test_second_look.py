@@ -73,6 +73,12 @@ OUT_OF_BOUNDS = {
   buffer.resize(16, 1.0f);
   volatile float next = buffer[16]; (void)next;
   {LOOP} o[i] = {doubled("a[i]")} * buffer[i % 16];""",
+    "writes behind an output by a mask": f"""{LOOP} o[i] = {doubled("a[i]")};
+  _mm256_maskstore_ps(o + n - 4, _mm256_set_epi32(0, 0, 0, -1, 0, 0, 0, 0), _mm256_setzero_ps());""",
+    "reads behind an input by indices": f"""{LOOP} o[i] = {doubled("a[i]")};
+  volatile __m256 some = _mm256_i32gather_ps(a, _mm256_set1_epi32(static_cast<int>(n)), 4); (void)some;""",
+    "writes behind an output past the cache": f"""{LOOP} o[i] = {doubled("a[i]")};
+  _mm_stream_si32(reinterpret_cast<int*>(o + n), 0);""",
     "in a thread": f"#pragma omp parallel for\n  {LOOP} {{ volatile float next = a[i + 1]; (void)next; "
     f"o[i] = {doubled('a[i]')}; }}",
     "only without the macros of the sanitizer": f"""#ifndef __SANITIZE_ADDRESS__
@@ -289,7 +295,7 @@ SYNCHRONISED = {
   o[0] = largest >= a[n - 1] ? sum : 0;""",
     "no threads": f"float sum = 0;\n  {LOOP} sum += a[i];\n  o[0] = sum;",
 }
-INCLUDES = "#include <algorithm>\n#include <omp.h>\n#include <vector>\n"
+INCLUDES = "#include <algorithm>\n#include <immintrin.h>\n#include <omp.h>\n#include <vector>\n"
 
 
 def with_includes(source: str) -> str:
@@ -330,9 +336,13 @@ HONEST = {
     "a copy of nothing": f"""void* volatile nowhere = nullptr;
   std::memcpy(o, nowhere, n - x.numel());
   {LOOP} o[i] = {doubled("a[i]")};""",
-    "masked vectors": f"""int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {{ for (int j = 0; j < 8; ++j) o[i + j] = {doubled("a[i + j]")}; }}
-  for (; i < n; ++i) o[i] = {doubled("a[i]")};""",
+    "masked vectors": f"""for (int64_t i = 0; i < 4; ++i) o[i] = {doubled("a[i]")};
+  for (int64_t i = 4; i < n; i += 8) {{  // half of the last one lies behind the input
+    const __m256i left = _mm256_set1_epi32(static_cast<int>(n - i));
+    const __m256i mask = _mm256_cmpgt_epi32(left, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    const __m256 values = _mm256_maskload_ps(a + i, mask);
+    _mm256_maskstore_ps(o + i, mask, _mm256_mul_ps(_mm256_max_ps(values, _mm256_setzero_ps()), _mm256_set1_ps(2.0f)));
+  }}""",
     "memory of threads": f"""#pragma omp parallel
   {{
     std::vector<float> own(64, 2.0f);

@@ -28,7 +28,7 @@ import tvm_ffi
 
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import machine
-from kernelrl.executor.building import checks, cubin, headers, loops
+from kernelrl.executor.building import checks, cubin, headers, loops, watched_vectors
 from kernelrl.executor.building.checks import Check
 from kernelrl.executor.building.compilers import FILE_BYTES, MEMORY_BYTES, Compiled, Compilers, shorten
 from kernelrl.executor.building.entries import build_folder, digest, publish
@@ -142,7 +142,7 @@ class Builder:
         support: list[str] = []
         if self._check:
             texts = (path.read_text() for path in checks.SUPPORT[self._check])
-            support = [*texts, *checks.LINK[self._check], checks.BUILD]
+            support = [*texts, *checks.LINK[self._check], checks.BUILD, watched_vectors.before_text(source)]
         trusted = HEADERS, headers.LIGHT, headers.SUPPORT, support
         key = digest(source, compiler, self._assembler.name, flags, link, versions, limits, trusted, BUILD_FORMAT)
         folder = build_folder(self._cache, key)
@@ -182,8 +182,9 @@ class Builder:
         link = [*machine.linker(), *link]
         tuning = tuple(flag for flag in headers.TUNING if flag in command)
         tuning += checks.FLAGS[self._check] if self._check else ()
+        before = watched_vectors.before_text(source) if self._check else ""
         for header in self._headers.of(unit, tuning):
-            text = f'#include "{header}"\n#line 1 "kernel.cpp"\n{source}'
+            text = f'#include "{header}"\n{before}#line 1 "kernel.cpp"\n{source}'
             nearer = [command[0], f"-I{header.parent}", *command[1:]]
             made = self._compile_text("main.cpp", text, nearer, link, work)
             if made.ok or not made.final or made.out_of_time or not headers.may_help(made.log):
