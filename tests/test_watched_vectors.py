@@ -67,8 +67,8 @@ static void compare(const char* name, void (*first)(), void (*second)(), bool sh
   for (unsigned seed = 0; seed < 50; ++seed) {
     char expected[sizeof memory + sizeof out];
     for (int i = 0; i < 8; ++i) places[i] = static_cast<int64_t>((i * 5 + seed) % 64) - 20;
-    if (short_indices)
-      for (int i = 0; i < 16; ++i) reinterpret_cast<int32_t*>(places)[i] = static_cast<int32_t>((i * 7 + seed) % 64) - 20;
+    for (int i = 0; short_indices && i < 16; ++i)
+      reinterpret_cast<int32_t*>(places)[i] = static_cast<int32_t>((i * 7 + seed) % 64) - 20;
     reset(seed);
     first();
     std::memcpy(expected, memory, sizeof memory);

@@ -327,14 +327,14 @@ class Contestant:
         finally:
             torch.set_rng_state(state)
 
-    def do_exact(self, changed: list[int], by_largest: bool) -> dict[str, Any]:
+    def do_exact(self, changed: list[int], by_largest: bool, masked: bool) -> dict[str, Any]:
         """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it.
 
         They are followed by what it makes of the inputs of these numbers. After them come how far rounding moves each
         (nothing, where that is not known), and for outputs that consist of chosen indices what they were chosen from,
         how far rounding moves that, and the indices (see `exact`).
         """
-        exact = exactly.compute(self.model, self.args, self._precision(), changed, by_largest)
+        exact = exactly.compute(self.model, self.args, self._precision(), changed, by_largest, masked)
         tensors: list[torch.Tensor] = []
         form = trees.flatten(exact.outputs, tensors, torch.float64)
         choices = exact.choices.items()

@@ -13,6 +13,7 @@ import torch
 
 from kernelrl.executor import trees
 from kernelrl.executor.contest.any_order import in_order
+from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.own_precision import OwnPrecision, noted_limits
 from kernelrl.executor.contest.rounding import Precisions, Rounding, kept_in_float64, stay_in_float64
@@ -174,11 +175,17 @@ class Exact:
     determined: bool
     """Everything that was chosen by the order of values was chosen among inputs, and of equal ones by their order."""
     open: bool = False
-    """Outputs beside the chosen indices are others where another of equal values is chosen, as a program may."""
+    """Outputs beside the chosen indices are others where another of equal values is chosen, as a program may; or what
+    stands for infinity in a mask is reached."""
 
 
 def compute(
-    model: Any, args: Any, precision: torch.dtype, changed: Sequence[int] = (), by_largest: bool = False
+    model: Any,
+    args: Any,
+    precision: torch.dtype,
+    changed: Sequence[int] = (),
+    by_largest: bool = False,
+    masked: bool = False,
 ) -> Exact:
     """Run a reference in float64, and again with what rounding does.
 
@@ -188,6 +195,7 @@ def compute(
         precision: the lowest of the task, for operators of which the precision is not known.
         changed: numbers of the inputs that it changes, which count as outputs.
         by_largest: see `Rounding`.
+        masked: it has masks by numbers that stand for infinity.
     """
 
     def call(model: Any, args: Any) -> Any:
@@ -207,7 +215,8 @@ def compute(
     moves: list[torch.Tensor] = []
     tiny = min(torch.finfo(precision).tiny, torch.finfo(torch.float32).tiny)
     try:
-        with InFloat64(), Choices() as exactly, in_own_precision():
+        masks = Masks() if masked else None
+        with masks or contextlib.nullcontext(), InFloat64(), Choices() as exactly, in_own_precision():
             result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
         with Choices() as exactly:
@@ -216,7 +225,7 @@ def compute(
         return Exact(result, moves, _chosen(outputs, exactly.found(tiny)), exactly.are_stable_of_integers)
     trees.flatten(result, outputs, torch.float64)
     choices = exactly.found(tiny)
-    is_open = False
+    is_open = masks is not None and masks.are_reached
     if any(not each.first and _has_equals(each.values) for each in choices):
         try:
             for last in (False, True):

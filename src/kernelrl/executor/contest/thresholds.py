@@ -6,17 +6,17 @@ Runs in the process of a reference, which is trusted text.
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from kernelrl.executor.contest.masks import LIKE_INFINITY, MASKS, masks_by_number
 from kernelrl.executor.contest.meanings import Meanings
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
-from kernelrl.executor.contest.values import tensors_in
+from kernelrl.executor.contest.values import numbers_among, tensors_in
 
 _COMPARES = frozenset("eq ne lt le gt ge clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
 _SEARCHES = {"bucketize": 1, "searchsorted": 0}
@@ -28,7 +28,6 @@ _PLACES = frozenset(
     "_local_scalar_dense".split()
 )
 """Operators that make places of values, beside conversions to integers."""
-_MASKS = ("masked_fill", "where", "mul", "add")
 _ATTENTION = ("_scaled_dot_product", "_safe_softmax")
 _ADDING = frozenset(
     "sum mean var std var_mean std_mean linalg_vector_norm dot mse_loss l1_loss smooth_l1_loss huber_loss "
@@ -54,10 +53,6 @@ GRID, LARGEST = 1024.0, 1024.0
 
 They are the same in every precision, and what is computed with them is seldom rounded.
 """
-LIKE_INFINITY = 1000.0
-"""What a mask puts in the place of a value stands for infinity where it is so large, and so does a limit.
-
-Where it is infinity itself, the reference's outputs tell whether it says what becomes of a row that is all hidden."""
 
 
 class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
@@ -81,7 +76,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._floats: set[float] = set()
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
-        self._makes_places = self._masks_far = self._sums_long = self._rounds = False
+        self._makes_places = self._masks_by_number = self._masks_otherwise = False
+        self._sums_long = self._rounds = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -110,9 +106,9 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         elif name in _ADDING and values.is_floating_point():
             last = result[-1] if isinstance(result, tuple) else result
             self._sums_long |= values.numel() > LONG * max(1, last.numel()) and last.numel() > 0  # or they are given
-        elif name in _MASKS:
-            self._masks_far |= any(LIKE_INFINITY <= abs(number) < math.inf for number in _numbers(given))
-        self._masks_far |= name.startswith(_ATTENTION)
+        elif name in MASKS:
+            self._masks_by_number |= masks_by_number(given)
+        self._masks_otherwise |= name.startswith(_ATTENTION)
         if values.is_floating_point():
             converts = name in _CONVERTS and _is_integer(result)
             self._makes_places |= name in _PLACES or converts
@@ -156,14 +152,14 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._integers.update(int(each) for each in numbers if abs(each) < 2**62 and each % 1 == 0)
 
     def found(self) -> dict[str, Any]:
-        """The numbers that floating-point values and integers are compared with, and three things to respect.
+        """The numbers that floating-point values and integers are compared with, and four things to respect.
 
-        `makes_places`: of a floating-point value an integer is made, which may be a place in memory. `masks_far`: a
-        mask writes a finite number that stands for infinity, so a program may leave out what it hides. `sums_long`: so
-        many numbers are added that it matters in which order they come. `clamped`: names of parameters that are
-        clamped, with the limits; none where something is that is made of them. `norms`: names of parameters of whose
-        slices norms are limited, with the limit, the order of the norm and the dimension. `slopes`: names of those that
-        are slopes below zero.
+        `makes_places`: of a floating-point value an integer is made, which may be a place in memory. `masks_by_number`:
+        a mask writes a finite number that stands for infinity, so a program may leave out what it hides. `masks_far`:
+        it does, or hides so in an operator. `sums_long`: so many numbers are added that it matters in which order they
+        come. `clamped`: names of parameters that are clamped, with the limits; none where something is that is made of
+        them. `norms`: names of parameters of whose slices norms are limited, with the limit, the order of the norm and
+        the dimension. `slopes`: names of those that are slopes below zero.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]
@@ -171,24 +167,18 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             floats = floats * max(1, len(_JUMPS) // max(1, len(floats))) + _JUMPS  # about as many of either come
         numbers = {"floats": floats, "integers": sorted(integers)}
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
-        respected = {"makes_places": self._makes_places, "masks_far": self._masks_far, "sums_long": self._sums_long}
-        return numbers | respected | parameters
+        masks = {
+            "masks_by_number": self._masks_by_number,
+            "masks_far": self._masks_by_number or self._masks_otherwise,
+        }
+        return numbers | masks | {"makes_places": self._makes_places, "sums_long": self._sums_long} | parameters
 
 
 def _limits(name: str, func: Any, args: Any, kwargs: Any) -> list[float]:
     """The numbers that an operator compares with, those that it has without being given them too."""
-    limits = list(_numbers(arguments_of(func, args, kwargs).values()))
+    limits = list(numbers_among(arguments_of(func, args, kwargs).values()))
     return [*limits, *(-limit for limit in limits)] if name in _BOTH_SIDES else limits
 
 
 def _is_integer(result: Any) -> bool:
     return isinstance(result, torch.Tensor) and not result.is_floating_point() and result.dtype != torch.bool
-
-
-def _numbers(given: Iterable[Any]) -> Iterator[float]:
-    """Numbers among arguments; tensors of one element count."""
-    for item in given:
-        if isinstance(item, int | float) and not isinstance(item, bool):
-            yield item
-        elif isinstance(item, torch.Tensor) and not item.dim() and not item.is_complex():
-            yield float(item.detach())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -49,3 +50,12 @@ def are_same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
 def tensors_in(tree: Any) -> list[torch.Tensor]:
     """The tensors among the leaves of a tree, e.g. of an operator's arguments."""
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def numbers_among(given: Iterable[Any]) -> Iterator[float]:
+    """Numbers among arguments; tensors of one element count."""
+    for item in given:
+        if isinstance(item, int | float) and not isinstance(item, bool):
+            yield item
+        elif isinstance(item, torch.Tensor) and not item.dim() and not item.is_complex():
+            yield float(item.detach())

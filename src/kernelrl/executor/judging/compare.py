@@ -70,7 +70,8 @@ class Expected:
 
         The tolerance is `atol + rtol |exact|` and, where `scaled`, less for small outputs: `atol` counts in units of
         the output's root mean square `s` when that is below 1, because 1e-4 is no tolerance for a softmax over ten
-        thousand columns. What rounding does to the output is added:
+        thousand columns; an output that is zero throughout, since everything cancels, says nothing of its size. What
+        rounding does to the output is added:
 
             tolerance = atol min(1, s) + rtol |exact| + ROUNDINGS moved
 
@@ -113,7 +114,7 @@ class Expected:
             known = error.isfinite()
             finite = bool(known.all())
             error.masked_fill_(~known, 0.0)
-        unit = _root_mean_square(centre) if scaled and task.atol is None else 1.0
+        unit = _root_mean_square(centre) or 1.0 if scaled and task.atol is None else 1.0
         selected = scaled and task.atol is None and not computes and _is_selected(exact, native)
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
@@ -239,7 +240,7 @@ class Near:
         atol, rtol = _tolerances(str(native.dtype), task)
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
-        unit = _root_mean_square(wide) if task.atol is None and not selected else 1.0
+        unit = _root_mean_square(wide) or 1.0 if task.atol is None and not selected else 1.0
         margin = wide.abs().mul_(rtol / 2).add_(atol / 2 * min(1.0, unit))
         if before is not None and task.atol is None and not selected:
             margin = torch.minimum(margin, _of_change(wide, before, native.dtype) / 2)

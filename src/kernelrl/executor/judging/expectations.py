@@ -130,7 +130,8 @@ def _exact(own: ReferenceProcess, image: torch.Tensor, changed: list[int], by_la
         by_largest: see `rounding.Rounding`.
     """
     own.arena.write(image, own.ask)
-    reply = own.examine({"do": "exact", "changed": changed, "by_largest": by_largest})
+    how = {"by_largest": by_largest, "masked": own.masks_by_number}
+    reply = own.examine({"do": "exact", "changed": changed} | how)
     tensors = iter(own.outputs(reply))
     outputs = list(islice(tensors, reply["num_outputs"]))
     moves: list[Any] = list(islice(tensors, reply["num_moves"]))

@@ -24,7 +24,7 @@ _UNSTABLE = frozenset(
 _MAY_BE_STABLE = frozenset(("aten::sort", "aten::argsort"))
 _MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isinf nansum nanmedian".split())
 """Operators of tasks that say what becomes of NaN and infinity. Others are found out by trying one NaN."""
-_SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heaviside heaviside_".split())
+_SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heaviside heaviside_ _linalg_eigh".split())
 """Operators that make a number of NaN, which is not documented (pytorch/pytorch#41245): no task says that by them."""
 _CHOOSES = _UNSTABLE | frozenset(f"aten::{name}" for name in "argmax argmin searchsorted bucketize".split())
 """Operators that choose by the order of values. That NaN is nowhere among the outputs then says that it was not chosen,
@@ -82,12 +82,18 @@ class Habits:
 
 
 def learn_habits(
-    own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor, buffers_vary: bool
+    own: ReferenceProcess,
+    before: dict[str, Any],
+    native: dict[str, Any],
+    layout: dict[str, Any],
+    image: torch.Tensor,
+    buffers_vary: bool,
 ) -> Habits:
-    """Look at a recorded call on these inputs that was just answered, and at some others.
+    """Look at a recorded call on these inputs that was just answered, the first one, and at some others.
 
     Args:
         own: runs the reference.
+        before: how it was before that call, which may leave there what another on the same inputs does not change.
         native: the answer.
         layout: of the inputs.
         image: the inputs.
@@ -98,7 +104,6 @@ def learn_habits(
     choosing = _UNSTABLE & operators if has_integers else frozenset[str]()
     outputs, drawn = own.outputs(native), [view(image, place) for place in layout["tensors"]]
     not_finite = find_not_finite(outputs)
-    before = own.ask({"do": "state"})["state"]
     again = own.call(layout, image)
     outputs_again = own.outputs(again)
     after = own.ask({"do": "state"})["state"]

@@ -150,6 +150,7 @@ class Reference:
     def _show(self, sizes: dict[str, int], layout: dict[str, Any], image: torch.Tensor) -> None:
         """Call it on the first inputs of one size; the task's own size is the first."""
         own, is_first = self._own, not self.shapes
+        before = own.ask({"do": "state"})["state"] if is_first else {}
         native = own.call(layout, image, filled=True, recorded=is_first, compared=is_first)
         shape = self._shape_of(sizes, layout, native)
         own.arena.outputs(native, own.ask)
@@ -158,7 +159,8 @@ class Reference:
         self.shapes.append(shape)
         self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
         if is_first:
-            self.habits = learn_habits(own, native, layout, image, self.parameters.buffers_vary)
+            own.masks_by_number = native["thresholds"]["masks_by_number"]
+            self.habits = learn_habits(own, before, native, layout, image, self.parameters.buffers_vary)
 
     def _shape_of(self, sizes: dict[str, int], layout: dict[str, Any], native: dict[str, Any]) -> Shape:
         """The shape of inputs with which the call has just given that answer."""

@@ -37,6 +37,8 @@ class ReferenceProcess:
         self.arena: Arena
         self.tells_rounding = False
         """It is known how far rounding moves its outputs, if it bears what rounding does."""
+        self.masks_by_number = False
+        """It hides values by a number that stands for infinity."""
 
     @property
     def load_question(self) -> dict[str, Any]:
