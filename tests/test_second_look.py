@@ -79,6 +79,14 @@ OUT_OF_BOUNDS = {
   volatile __m256 some = _mm256_i32gather_ps(a, _mm256_set1_epi32(static_cast<int>(n)), 4); (void)some;""",
     "writes behind an output past the cache": f"""{LOOP} o[i] = {doubled("a[i]")};
   _mm_stream_si32(reinterpret_cast<int*>(o + n), 0);""",
+    "reads half of a vector behind an input": f"""{LOOP} o[i] = {doubled("a[i]")};
+  volatile __m256 last = _mm256_loadu_ps(a + n - 4); (void)last;""",
+    "reads by a value that inputs have seldom": f"""std::vector<float> table(16);
+  for (int64_t i = 0; i < n; ++i) {{
+    const int at = std::fabs(a[i]) < 1000.0f ? static_cast<int>(std::fabs(a[i])) : 16;
+    volatile float seen = at < 12 ? 0.0f : table.data()[at]; (void)seen;
+    o[i] = {doubled("a[i]")};
+  }}""",
     "in a thread": f"#pragma omp parallel for\n  {LOOP} {{ volatile float next = a[i + 1]; (void)next; "
     f"o[i] = {doubled('a[i]')}; }}",
     "only without the macros of the sanitizer": f"""#ifndef __SANITIZE_ADDRESS__
@@ -295,7 +303,7 @@ SYNCHRONISED = {
   o[0] = largest >= a[n - 1] ? sum : 0;""",
     "no threads": f"float sum = 0;\n  {LOOP} sum += a[i];\n  o[0] = sum;",
 }
-INCLUDES = "#include <algorithm>\n#include <immintrin.h>\n#include <omp.h>\n#include <vector>\n"
+INCLUDES = "#include <algorithm>\n#include <cmath>\n#include <immintrin.h>\n#include <omp.h>\n#include <vector>\n"
 
 
 def with_includes(source: str) -> str:

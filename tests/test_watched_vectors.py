@@ -16,6 +16,7 @@ CALLS = {
     "mask_store": "{name}(to, {mask}, like<{vector}>(other))",
     "stream": "{name}(to, like<{vector}>(other))",
     "stream_load": "keep(out, {name}(from))",
+    "broadcast": "keep(out, {name}(from))",
     "stream_number": "{name}(to, -7)",
     "mask_expand": "keep(out, {name}(like<{vector}>(other), mask, from))",
     "maskz_expand": "keep(out, {name}(mask, from))",

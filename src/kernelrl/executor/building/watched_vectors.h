@@ -1,4 +1,5 @@
-// Vector intrinsics that access memory by a mask, by an index or past the cache, one element after the other.
+// Vector intrinsics that access memory by a mask, by an index, past the cache or of their own kind, one element after the
+// other.
 //
 // The compiler's instruments see no memory in the instructions that these stand for. What is accessed, and what comes of
 // it, is the same. This text stands before a candidate's in builds that find mistakes (watched_vectors.py).
@@ -63,6 +64,13 @@ Vector maskload(const void* from, Mask mask) {
 template <class Lane, class Vector>
 Vector stream_load(const void* from) {
   return mask_load<Lane>(Vector{}, ALL, from);
+}
+
+template <class Part, class Vector>
+Vector broadcast(const void* from) {
+  Vector result;
+  for (int i = 0; i < lanes_of<Part, Vector>; ++i) read<Part>(result, i, from, 0);
+  return result;
 }
 
 template <class Lane, class Mask, class Vector>

@@ -13,6 +13,12 @@ _LANES = {
 """By the end of an intrinsic's name: the type of an element."""
 _WIDE = ("ps", "pd", "epi32", "epi64")
 """Those of four or eight bytes, which alone have gathers and AVX2's masks."""
+_BROADCASTS = {
+    **{"_mm_broadcast_ss": "float, __m128", "_mm256_broadcast_ss": "float, __m256"},
+    **{"_mm256_broadcast_sd": "double, __m256d"},
+    **{"_mm256_broadcast_ps": "__m128, __m256", "_mm256_broadcast_pd": "__m128d, __m256d"},
+}
+"""Those that fill a vector with what they read: its type, and that of the vector."""
 _INDICES = {"i32": "int32_t", "i64": "int64_t"}
 
 
@@ -35,6 +41,8 @@ def _intrinsics() -> Iterator[tuple[str, str, str]]:
         yield from _indices_of_512(bits)
     for bits in (128, 256):
         yield from _of_avx(bits)
+    for name, types in _BROADCASTS.items():
+        yield "defined(__AVX__)", name, f"broadcast<{types}>"
     for bits, number in ((32, "int32_t"), (64, "int64_t")):
         yield "defined(__SSE2__)", f"_mm_stream_si{bits}", f"stream_number<{number}>"
 
@@ -44,6 +52,9 @@ def _streams(bits: int) -> Iterator[tuple[str, str, str]]:
     for end, lane in (("ps", "float"), ("pd", "double"), (f"si{bits}", "int64_t")):
         yield f"defined(__{stores}__)", f"{_prefix(bits)}_stream_{end}", f"stream<{lane}>"
     yield f"defined(__{loads}__)", f"{_prefix(bits)}_stream_load_si{bits}", f"stream_load<int64_t, __m{bits}i>"
+    if bits < 512:
+        needed = {128: "__SSE3__", 256: "__AVX__"}[bits]
+        yield f"defined({needed})", f"{_prefix(bits)}_lddqu_si{bits}", f"stream_load<int64_t, __m{bits}i>"
 
 
 def _of_avx(bits: int) -> Iterator[tuple[str, str, str]]:

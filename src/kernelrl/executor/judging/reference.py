@@ -266,9 +266,12 @@ class Reference:
         assert case is not None  # the task's own distribution always applies
         return case
 
-    def first_cases(self) -> list[Case]:
-        """The first case of each shape. The caller holds `lock`."""
+    def first_cases(self, hidden: bool) -> list[Case]:
+        """The first case of each shape, and of each distribution if `hidden`. The caller holds `lock`."""
         draws = [Draw(0, shape=index, parameters=self._number(CHECKED)) for index in range(len(self.shapes))]
+        if hidden:
+            names = enumerate(self.settings.distributions)
+            draws += [Draw(index, name, parameters=self._number(REDRAWN)) for index, name in names]
         return [case for draw in draws if (case := self.case(draw)) is not None]
 
     def renew(self) -> None:

@@ -33,9 +33,10 @@ MISTAKES = frozenset({
     *("heap-buffer-overflow", "stack-buffer-overflow", "stack-buffer-underflow", "dynamic-stack-buffer-overflow"),
     *("global-buffer-overflow", "container-overflow", "negative-size-param"),
     *("heap-use-after-free", "stack-use-after-return", "stack-use-after-scope", "use-after-poison"),
-    *("double-free", "free", "SEGV"),
+    *("double-free", "free", "SEGV", "unknown-crash"),
 })  # fmt: skip
-"""Kinds of AddressSanitizer's reports that name a mistake of the kernel's. Others, such as a stack or a heap that is
+"""Kinds of AddressSanitizer's reports that name a mistake of the kernel's. It does not know the memory behind a vector
+of which more than half lies within. Others, such as a stack or a heap that is
 full under the sanitizer alone, say that it did not get through."""
 _ADDRESS = re.compile(r"ERROR: AddressSanitizer: (?:attempting )?([\w-]{1,60})")
 _ACCESS = re.compile(r"^(READ|WRITE) of size (\d{1,9})", re.MULTILINE)
@@ -53,7 +54,7 @@ class MemoryMistake(Exception):
 
 
 def look_for_memory_errors(match: Match) -> None:
-    """Run a kernel once on the task's inputs, and once on each of its hidden shapes.
+    """Run a kernel once on the task's inputs and once on each of its hidden shapes; in C++, once on hidden values, too.
 
     Raises:
         MemoryMistake: it reads or writes beyond a tensor, or its behaviour is undefined.
@@ -62,7 +63,7 @@ def look_for_memory_errors(match: Match) -> None:
     if candidate.dialect not in ("cpp", "triton"):
         return
     with cores.holding(reference.lock), cores.making_reference():
-        cases = reference.first_cases()
+        cases = reference.first_cases(hidden=candidate.dialect == "cpp")
     process = match.start("sanitizer" if candidate.dialect == "cpp" else "nothing")
     process.max_message_bytes = CANDIDATE_MESSAGE_BYTES
     trial = _Trial(process, match.settings, cores)
