@@ -226,6 +226,21 @@ RACES = {
   o[0] = 0;
   {LOOP} o[0] += rows[i] / n;""",
 }
+RACES_AT_BORDERS = {
+    "bits of a byte where two threads meet": f"""std::vector<unsigned char> bits(n / 8 + 1);
+  #pragma omp parallel for
+  {LOOP} if (a[i] > 0.5f) bits[i / 8] |= 1 << i % 8;
+  {LOOP} o[i] = bits[i / 8] >> i % 8 & 1;""",
+    "neighbours that every element adds to": f"""std::fill(o, o + n, 0.0f);
+  #pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < n - 1; ++i) {{ o[i] += a[i]; o[i + 1] += a[i]; }}""",
+}
+BORDERS = [
+    SUM.replace("x.sum().reshape(1)", "(x > 0.5).float()").replace("512", "32008"),
+    SUM.replace(
+        "x.sum().reshape(1)", "torch.nn.functional.pad(x[:-1], (0, 1)) + torch.nn.functional.pad(x[:-1], (1, 0))"
+    ).replace("512", "20000"),
+]
 RACES_FOR_THE_LARGEST = {
     "nothing guards it": f"""float largest = a[0];
   #pragma omp parallel for
@@ -317,6 +332,12 @@ def test_threads_that_touch_each_others_memory_are_found(name: str, looking_twic
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name, task", list(zip(RACES_AT_BORDERS, BORDERS, strict=True)))
+def test_threads_whose_parts_overlap_are_found(name: str, task: str, looking_twice: Executor) -> None:
+    verdict = judge(looking_twice, with_includes(native(RACES_AT_BORDERS[name])), task)
+    assert verdict.status == "incorrect", verdict.feedback
+
+
 @pytest.mark.parametrize("name", RACES_FOR_THE_LARGEST)
 def test_threads_that_seldom_write_are_found_when_one_of_them_stays_behind(name: str, looking_twice: Executor) -> None:
     task = SUM.replace("x.sum()", "x.max()").replace("rand(512)", "rand(8192)")

@@ -19,16 +19,21 @@ constexpr int BURST = 256;                               // pauses after which t
 
 constexpr int SITES = 1 << 12, WAITS = 32;  // of each place in the program, how often a thread waits there
 constexpr int PATIENCE = 3000;              // for so many turns
-constexpr int LAGS = 24, LAG = 20000;       // how often a thread stays behind at such a place, and for how many turns
+constexpr int LAGS = 160, LAG = 1 << 18;     // how often a thread stays behind at such a place, and for how many turns
+constexpr int AT_ONCE = 8;                  // how often any does until the program is with one thread again
+constexpr int QUIET = 64;                   // turns without any access to memory after which one thread may go on
 constexpr int READS = 4;                    // reads that a thread remembers
 
 thread_local uint32_t state;
 thread_local int burst;
+thread_local bool begins;  // a function, as the part of a loop that is a thread's own is one
 thread_local volatile int idle;
 thread_local void* read_places[READS];
 thread_local unsigned num_reads;
 thread_local void* met;  // what a thread was awaited at: it does not wait there itself
 std::atomic<int> waits[SITES], lags[SITES];
+std::atomic<int> lags_at_once;
+std::atomic<unsigned> num_accesses;  // about
 std::atomic<void*> awaited;  // by one thread at a time, so that the others go on
 
 inline void draw() {
@@ -42,16 +47,30 @@ inline size_t number_of(void* site) { return (reinterpret_cast<uintptr_t>(site) 
 
 inline bool are_parallel() { return omp_in_parallel && omp_in_parallel(); }
 
-// Whether the thread has stayed behind.
+// Whether the thread has stayed behind: until the others have ended, wait for it, or stay behind for longer. So its
+// beginning meets another one's end (as priorities do in Burckhardt et al., "A randomized scheduler with probabilistic
+// guarantees of finding bugs", 2010).
 bool lag_perhaps(void* site) {
   std::atomic<int>& number = lags[number_of(site)];
   draw();
-  if (state & 7 || number.load(std::memory_order_relaxed) >= LAGS || number.fetch_add(1) >= LAGS) return false;
-  for (int left = LAG; left; --left) sched_yield();
+  const uint32_t mask = begins ? 1 : 7;
+  begins = false;
+  if (state & mask || number.load(std::memory_order_relaxed) >= LAGS) return false;
+  if (lags_at_once.load(std::memory_order_relaxed) >= AT_ONCE || lags_at_once.fetch_add(1) >= AT_ONCE) return false;
+  ++number;
+  unsigned seen = num_accesses.load(std::memory_order_relaxed);
+  const int enough = QUIET + (state >> 8) % (16 * QUIET);
+  for (int left = LAG, quiet = 0; left && quiet < enough; --left) {
+    sched_yield();
+    const unsigned now = num_accesses.load(std::memory_order_relaxed);
+    quiet = now == seen ? quiet + 1 : 0;
+    seen = now;
+  }
   return true;
 }
 
 inline void pause_perhaps() {
+  num_accesses.store(num_accesses.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   draw();
   if (state >= (burst > 0 ? OFTEN : SELDOM)) return;
   --burst;
@@ -108,7 +127,11 @@ BEFORE_LOCK(omp_set_lock, (void* lock), (lock))
 __attribute__((constructor)) void fill_what_is_allocated() { mallopt(M_PERTURB, 0xa5); }  // with 0x5a, its complement
 
 void __tsan_init() {}
-void __tsan_func_entry(void*) { burst = BURST; }
+void __tsan_func_entry(void*) {
+  burst = BURST;
+  begins = true;
+  if (!are_parallel()) lags_at_once.store(0, std::memory_order_relaxed);
+}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void*, void*) {}
 void __tsan_vptr_read(void*) {}
