@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from candidate_files import HERE, HONEST, from_file
-from conftest import Kept
+from conftest import REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge
 from kernelrl.executor import Executor, ExecutorSettings
 from kernelrl.executor.api import Distribution
@@ -737,6 +737,19 @@ def test_of_three_hidden_shapes_each_size_is_at_both_ends_of_its_range_and_betwe
     for name, low, high in (("N", 1, 90), ("D", 7, 300)):
         found = [each[name] for each in sizes]
         assert (min(found), max(found)) == (low, high) and all(low <= size <= high for size in found)
+
+
+def test_hidden_sizes_are_others_for_who_has_seen_a_verdict(executor_cache: Path, kept_executor: Kept) -> None:
+    """A feedback names them: a kernel for these alone would be right else."""
+    task = REFERENCE.replace("256, 1024", "rows, 16").replace("class Model", "rows = 64\n\n\nclass Model")
+    task += '\nSHAPE_RANGES = {"rows": (1, 300)}\n'
+    cheat = RIGHT.replace("int64_t n = x.numel();", "int64_t n = x.size(0) == 64 ? x.numel() : 0;")
+    unnamed = {**FAST, "timing": False, "draws": None, "shapes": 3, "cache_dir": str(executor_cache)}
+    with kept_executor(unnamed) as engine:
+        verdicts = [judge(engine, f"{cheat}\n# {number}", task) for number in range(4)]
+    sizes = [{error.inputs for error in verdict.errors if "rows=" in error.inputs} for verdict in verdicts]
+    assert all({"rows=1", "rows=300"} < each for each in sizes), "the smallest, the largest and any"
+    assert len(set().union(*sizes)) > 3
 
 
 @pytest.mark.slow

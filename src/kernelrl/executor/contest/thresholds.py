@@ -18,7 +18,8 @@ from kernelrl.executor.contest.meanings import Meanings
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.values import numbers_among, tensors_in
 
-_COMPARES = frozenset("eq ne lt le gt ge clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
+_RELATIONS = frozenset("eq ne lt le gt ge".split())
+_COMPARES = _RELATIONS | frozenset("clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
 _SEARCHES = {"bucketize": 1, "searchsorted": 0}
 """Operators that find values among ascending ones, with the position of these among the arguments."""
 _LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
@@ -44,8 +45,8 @@ _SLOPES = ("_prelu_kernel", "prelu")
 _CONVERTS = ("_to_copy", "copy")
 _ROUNDS = frozenset("round floor ceil trunc frac fmod remainder floor_divide".split())
 _QUANTIZES = "fake_quantize"
-_JUMPS = [number / 2**power for power in range(5) for number in range(-7, 8) if power == 0 or number % 2]
-"""Whole numbers, halves, quarters, eighths and sixteenths near zero: what rounds jumps there, scaled or not."""
+_JUMPS = [number / 2**power for power in range(8) for number in range(-7, 8) if power == 0 or number % 2]
+"""Whole numbers, halves, quarters, … near zero: what rounds or compares jumps there, scaled or not."""
 MOST = 64
 """Numbers of each kind that are kept."""
 GRID, LARGEST = 1024.0, 1024.0
@@ -77,7 +78,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
         self._makes_places = self._masks_by_number = self._masks_otherwise = False
-        self._sums_long = self._rounds = False
+        self._sums_long = self._jumps = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -113,7 +114,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             converts = name in _CONVERTS and _is_integer(result)
             self._makes_places |= name in _PLACES or converts
             quantizes = name.startswith(_QUANTIZES) or kwargs.get("rounding_mode") is not None
-            self._rounds |= name in _ROUNDS or converts or quantizes
+            self._jumps |= name in _ROUNDS | _RELATIONS or converts or quantizes
         return result
 
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, limits: Iterable[float], result: Any) -> None:
@@ -163,7 +164,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]
-        if self._rounds:
+        if self._jumps:
             floats = floats * max(1, len(_JUMPS) // max(1, len(floats))) + _JUMPS  # about as many of either come
         numbers = {"floats": floats, "integers": sorted(integers)}
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}

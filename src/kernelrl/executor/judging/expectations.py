@@ -55,6 +55,11 @@ def expect(
     scaled = in_float64 and case.draw.distribution not in _UNSCALED
     by_largest = case.draw.distribution in _UNEVEN
     exact = _exact(own, case.image, case.changed, by_largest) if in_float64 else _Exact(outputs, [], {})
+    if len(exact.outputs) != len(outputs):
+        raise TaskError(
+            f"task {own.task.id}: rounding decides how many tensors forward returns ({len(outputs)} in the task's "
+            f"precision, {len(exact.outputs)} in float64), so no program can be held to it"
+        )
     exact, outputs = _in_one_order(exact), compare.in_one_order(exact.indexed, outputs)
     for value, native in zip(exact.outputs, outputs, strict=True):
         if value.shape != native.shape:

@@ -92,6 +92,7 @@ class Reference:
         self._unborne: set[str] = set()  # as timed calls have shown
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
+        self._sizes_are_old = False
         self.has_parameters = self.parameters_vary = False
         self.process = process
         self._own = ReferenceProcess(task, self.process, cores, settings)
@@ -120,7 +121,10 @@ class Reference:
             draws_counts |= drawn["draws_counts"]
             layout = images.lay_out(drawn)
             first.append((layout, images.of(layout, drawn)))
-        self.arena_bytes = max(layout["size"] for layout, _ in first) + BEHIND
+        most = [layout["size"] for layout, _ in first]
+        if self.seeds.largest_sizes:  # later ones may be anything up to these
+            most.append(images.lay_out(own.ask(images.question(Draw(0), self.seeds.largest_sizes)))["size"])
+        self.arena_bytes = max(most) + BEHIND
         own.attach(self.arena_bytes)
         self.shapes: list[Shape] = []
         for size, (layout, image) in zip(sizes, first, strict=True):
@@ -161,6 +165,22 @@ class Reference:
         if is_first:
             own.masks_by_number = native["thresholds"]["masks_by_number"]
             self.habits = learn_habits(own, before, native, layout, image, self.parameters.buffers_vary)
+
+    def _draw_sizes_anew(self) -> None:
+        """Other hidden sizes, each but where the reference fails with it, or its inputs have no room."""
+        self._sizes_are_old = False
+        own, images = self._own, self._images
+        for index, sizes in enumerate(self.seeds.hidden_sizes(), start=1):
+            try:
+                drawn = own.ask(images.question(Draw(0, shape=index), sizes))
+                layout = images.lay_out(drawn)
+                if layout["size"] > self.arena_bytes - BEHIND:
+                    continue
+                native = own.call(layout, images.of(layout, drawn), filled=True)
+                self.shapes[index] = self._shape_of(sizes, layout, native)
+            except TaskError:
+                if not self.process.alive:
+                    raise
 
     def _shape_of(self, sizes: dict[str, int], layout: dict[str, Any], native: dict[str, Any]) -> Shape:
         """The shape of inputs with which the call has just given that answer."""
@@ -218,7 +238,7 @@ class Reference:
         return True
 
     def _check_outputs(self, native: list[dict[str, Any]]) -> None:
-        if not native:
+        if not native and not self.shapes:
             raise TaskError(f"task {self.task.id}: forward returns no tensor")
         for described in native:
             if described["stride"] is None or described["dtype"] not in trees.DTYPES:
@@ -233,6 +253,8 @@ class Reference:
             packed: numbers of the registrations that the candidate holds in a form of its own.
         """
         settings = self.settings
+        if self._sizes_are_old:
+            self._draw_sizes_anew()
         checked, redrawn = self._number(CHECKED, packed), self._number(REDRAWN, packed)
         cases = [self._trial(index, checked) for index in range(settings.trials)]
         planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
@@ -280,6 +302,7 @@ class Reference:
             self._cases.clear()
             self._settled.clear()
             self._unborne.clear()
+            self._sizes_are_old = bool(self.seeds.largest_sizes)
             self._images.forget()
             self.parameters.forget()
 
@@ -443,9 +466,7 @@ class Reference:
         native = own.call(shape.layout, image)
         other_numbers = shape.layout["form"] != self.shapes[draw.shape].layout["form"]
         other_form = trees.normalised(native["done"]) != shape.form
-        if other_form and not other_numbers and len(native["tensors"]) != len(shape.native):
-            raise TaskError(f"task {self.task.id}: forward returns another structure on other inputs")
-        if other_numbers or other_form:  # of the same tensors: a text that depends on them
+        if other_numbers or other_form:  # what forward returns, or a text there, depends on them
             shape = self._shape_of(shape.sizes, shape.layout, native)
         outputs = own.outputs(native)
         changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})

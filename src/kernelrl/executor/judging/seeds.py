@@ -48,6 +48,11 @@ class Seeds:
         parts = (self._secret, self._settings.seed, self._task.digest, self.name_of_draws, draw, purpose)
         return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
 
+    @property
+    def largest_sizes(self) -> dict[str, int]:
+        """Of hidden shapes; empty: there are none."""
+        return {name: high for name, (_, high) in self._task.shape_ranges.items()} if self._settings.shapes else {}
+
     def hidden_sizes(self) -> list[dict[str, int]]:
         """Sizes within the task's `SHAPE_RANGES`.
 
