@@ -39,7 +39,7 @@ What is computed by way of exp(2 x), as tanh often is, does not overflow there.
 """
 FAR, FARTHER = 4.0, 6.0
 """Between these are values far from zero: a gate of them stays open, or closed, over many steps."""
-OUTLIER = 8.0
+OUTLIER = 10.5
 """The largest of what is at the ends of values that are tiny otherwise: who leaves an end out has another sum, and who
 leaves the last one out another largest magnitude."""
 NO_FLOAT = 1 << 25
@@ -195,7 +195,7 @@ def with_outliers(values: torch.Tensor, low: float, high: float, generator: torc
     Those of inputs that are compared with each other are not equal, as they are smaller by an unknown share.
     """
     new = values.clone(memory_format=torch.contiguous_format).flatten()
-    share = 1.0 - float(torch.rand((), generator=generator)) / 2
+    share = 1.0 - float(torch.rand((), generator=generator)) / 4
     for place, outlier in ((slice(1), high / 2), (slice(-2, -1), low / 2), (slice(-1, None), high)):
         new[place] = min(max(low, outlier * share), high)
     return new.reshape(values.shape)

@@ -16,7 +16,7 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution, ExecutorSettings
-from kernelrl.executor.contest.distributions import RARE
+from kernelrl.executor.contest.distributions import NOT_FINITE, RARE
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping
 from kernelrl.executor.judging.attempts import Attempts
@@ -48,8 +48,8 @@ _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 _DRAWN_AGAIN_FROM = 1 << 18
 """So have the inputs of a trial that are drawn once more, beyond those of timed calls."""
-RARE_DRAWS = 2
-"""How often something rare is drawn for a trial until the reference bears it."""
+DRAWS = 2
+"""How often something rare, or not finite, is drawn until the reference bears it."""
 
 Made = TypeVar("Made")
 BEHIND = mmap.PAGESIZE
@@ -263,7 +263,7 @@ class Reference:
             for index, name in enumerate(settings.distributions)
             if name not in self._rare or name in self._rare[settings.trials - 1 :]
         ]
-        cases += [case for draw in planned if (case := self.case(draw)) is not None]
+        cases += [case for draw in planned if (case := self._case_of_some(draw)) is not None]
         shown = {case.draw.distribution for case in cases}
         changes = any(case.changed for case in cases)  # what it makes of its inputs may not be reliable there
         self._borne = [] if changes else [name for name in self._rare if name in shown]
@@ -280,12 +280,18 @@ class Reference:
         """A trial on the task's own inputs, with something rare in most of them, but never in the first."""
         if index and self._rare:
             name = self._rare[(index - 1) % len(self._rare)]
-            for again in range(RARE_DRAWS):  # what the reference does not bear of one draw, it may bear of others
-                draw = Draw(index + again * _DRAWN_AGAIN_FROM, name, parameters=parameters)
-                if (case := self.case(draw)) is not None:
-                    return case
+            if (case := self._case_of_some(Draw(index, name, parameters=parameters))) is not None:
+                return case
         case = self.case(Draw(index, parameters=parameters))
         assert case is not None  # the task's own distribution always applies
+        return case
+
+    def _case_of_some(self, draw: Draw) -> Case | None:
+        """The case of a draw: of another one, if the reference does not bear this one of something rare."""
+        case = self.case(draw)
+        if case is None and draw.distribution in (*RARE, *NOT_FINITE) and self.habits.bears(draw.distribution):
+            others = (replace(draw, index=draw.index + again * _DRAWN_AGAIN_FROM) for again in range(1, DRAWS))
+            case = next((case for each in others if (case := self.case(each)) is not None), None)
         return case
 
     def first_cases(self, hidden: bool) -> list[Case]:
