@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -506,7 +507,10 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
     with Thresholds(Calls(forward)) as thresholds:
         forward(torch.randn(8, 8), torch.randint(0, 1000, (8, 8)))
     found = thresholds.found()
-    assert (found["floats"], found["integers"]) == ([-3.0, 0.25], [7, 99_999]), "0.1 is no number of float32"
+    counts = Counter(found["floats"])
+    assert 0.1 not in counts, "it is no number of float32"
+    assert min(counts[-3.0], counts[0.25]) > 10 * counts[3.0], "as often as simple numbers together"
+    assert found["integers"] == [7, 99_999]
     assert not found["makes_places"] and not found["masks_far"]
     for number, is_far in ((-1e9, True), (-torch.inf, False)):
         with Thresholds(Calls(forward)) as thresholds:
@@ -521,7 +525,7 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
         "ties", lambda: [torch.randn(50, 50), torch.rand(50, 50), torch.randint(0, 1000, (50, 50))], **numbers
     )
     for values, held in ((normal, [-3.0, 0.25]), (share, [0.25]), (tokens, [7])):
-        assert all(0.02 < float((values == each).double().mean()) < 0.2 for each in held)
+        assert all(0.01 < float((values == each).double().mean()) < 0.2 for each in held)
     assert float(share.min()) >= 0.0 and int(tokens.max()) < 1000
 
 
