@@ -231,9 +231,9 @@ RACES_AT_BORDERS = {
   #pragma omp parallel for
   {LOOP} if (a[i] > 0.5f) bits[i / 8] |= 1 << i % 8;
   {LOOP} o[i] = bits[i / 8] >> i % 8 & 1;""",
-    "neighbours that every element adds to": f"""std::fill(o, o + n, 0.0f);
+    "neighbours that every element adds to": """std::fill(o, o + n, 0.0f);
   #pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < n - 1; ++i) {{ o[i] += a[i]; o[i + 1] += a[i]; }}""",
+  for (int64_t i = 0; i < n - 1; ++i) { o[i] += a[i]; o[i + 1] += a[i]; }""",
 }
 BORDERS = [
     SUM.replace("x.sum().reshape(1)", "(x > 0.5).float()").replace("512", "32008"),
@@ -372,6 +372,8 @@ HONEST = {
     const __m256 values = _mm256_maskload_ps(a + i, mask);
     _mm256_maskstore_ps(o + i, mask, _mm256_mul_ps(_mm256_max_ps(values, _mm256_setzero_ps()), _mm256_set1_ps(2.0f)));
   }}""",
+    "vectors that are not aligned": f"""{LOOP} o[i] = {doubled("a[i]")};
+  volatile __m256 twice = _mm256_broadcast_ps(reinterpret_cast<const __m128*>(a + 1)); (void)twice;""",
     "memory of threads": f"""#pragma omp parallel
   {{
     std::vector<float> own(64, 2.0f);

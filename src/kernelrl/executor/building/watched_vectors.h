@@ -21,15 +21,20 @@ Lane lane(const Vector& vector, int i) {
   return value;
 }
 
+template <class Lane>
+struct Place {  // as these instructions do, it asks for no alignment
+  typedef volatile Lane type __attribute__((aligned(1), may_alias));
+};
+
 template <class Lane, class Vector>
 void read(Vector& vector, int i, const void* from, int64_t offset) {
-  const Lane value = *reinterpret_cast<const volatile Lane*>(static_cast<const char*>(from) + offset);
+  const Lane value = *reinterpret_cast<const typename Place<Lane>::type*>(static_cast<const char*>(from) + offset);
   __builtin_memcpy(reinterpret_cast<char*>(&vector) + i * sizeof(Lane), &value, sizeof(Lane));
 }
 
 template <class Lane, class Vector>
 void write(const Vector& vector, int i, void* to, int64_t offset) {
-  *reinterpret_cast<volatile Lane*>(static_cast<char*>(to) + offset) = lane<Lane>(vector, i);
+  *reinterpret_cast<typename Place<Lane>::type*>(static_cast<char*>(to) + offset) = lane<Lane>(vector, i);
 }
 
 // A mask is the bits of a number, or the signs of lanes that are as wide as those of the data.

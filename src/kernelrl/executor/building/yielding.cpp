@@ -32,9 +32,10 @@ thread_local void* read_places[READS];
 thread_local unsigned num_reads;
 thread_local void* met;  // what a thread was awaited at: it does not wait there itself
 std::atomic<int> waits[SITES], lags[SITES];
-std::atomic<int> lags_at_once;
-std::atomic<unsigned> num_accesses;  // about
-std::atomic<void*> awaited;  // by one thread at a time, so that the others go on
+alignas(64) std::atomic<int> lags_at_once;
+alignas(64) std::atomic<unsigned> progress;  // by sixteen accesses each
+thread_local unsigned num_accesses;
+alignas(64) std::atomic<void*> awaited;  // by one thread at a time, so that the others go on
 
 inline void draw() {
   if (!state) state = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&state) >> 4) | 1;
@@ -58,19 +59,25 @@ bool lag_perhaps(void* site) {
   if (state & mask || number.load(std::memory_order_relaxed) >= LAGS) return false;
   if (lags_at_once.load(std::memory_order_relaxed) >= AT_ONCE || lags_at_once.fetch_add(1) >= AT_ONCE) return false;
   ++number;
-  unsigned seen = num_accesses.load(std::memory_order_relaxed);
+  unsigned seen = progress.load(std::memory_order_relaxed);
   const int enough = QUIET + (state >> 8) % (16 * QUIET);
   for (int left = LAG, quiet = 0; left && quiet < enough; --left) {
     sched_yield();
-    const unsigned now = num_accesses.load(std::memory_order_relaxed);
+    const unsigned now = progress.load(std::memory_order_relaxed);
     quiet = now == seen ? quiet + 1 : 0;
     seen = now;
   }
   return true;
 }
 
+// Whoever waits by reading an atomic variable again and again makes none.
+inline void go_on() {
+  if (++num_accesses & 15) return;
+  progress.store(progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (lags_at_once.load(std::memory_order_relaxed) && !are_parallel()) lags_at_once.store(0, std::memory_order_relaxed);
+}
+
 inline void pause_perhaps() {
-  num_accesses.store(num_accesses.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   draw();
   if (state >= (burst > 0 ? OFTEN : SELDOM)) return;
   --burst;
@@ -139,8 +146,8 @@ void __tsan_read_range(void*, size_t) { pause_perhaps(); }
 void __tsan_write_range(void*, size_t) { pause_perhaps(); }
 
 #define BEFORE(name, size)                                                                                 \
-  void __tsan_##name##read##size(void* place) { before_read(place); }                                      \
-  void __tsan_##name##write##size(void* place) { before_write(place, __builtin_return_address(0)); }
+  void __tsan_##name##read##size(void* place) { go_on(), before_read(place); }                             \
+  void __tsan_##name##write##size(void* place) { go_on(), before_write(place, __builtin_return_address(0)); }
 #define ACCESSES(size) BEFORE(, size) BEFORE(unaligned_, size) BEFORE(volatile_, size) BEFORE(unaligned_volatile_, size)
 ACCESSES(1) ACCESSES(2) ACCESSES(4) ACCESSES(8) ACCESSES(16)
 

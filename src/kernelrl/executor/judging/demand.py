@@ -25,9 +25,7 @@ class Demand:
     """Operations on floating-point numbers that cannot be spared; 0: not known."""
 
 
-def find_demand(
-    own: ReferenceProcess, shape: Shape, seeds: Seeds, parameters_vary: bool, changes_state: bool
-) -> Demand:
+def find_demand(own: ReferenceProcess, shape: Shape, seeds: Seeds, parameters_vary: bool, changes_more: bool) -> Demand:
     """What every program must read, write and compute in a call.
 
     Args:
@@ -35,11 +33,11 @@ def find_demand(
         shape: that the task shows.
         seeds: of the inputs.
         parameters_vary: the outputs depend on parameters, too.
-        changes_state: a call more would be seen.
+        changes_more: a call more would be seen.
     """
     made = [item for item, fresh in zip(shape.native, shape.fresh, strict=True) if fresh]
     written = 0 if shape.shared else sum(map(num_bytes_of, made))
-    if changes_state:
+    if changes_more:
         return Demand(0, written, 0)
     question = {"do": "demand", "seeds": [seeds.of(Draw(index)) for index in range(3)]}
     try:

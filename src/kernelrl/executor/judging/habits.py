@@ -64,6 +64,8 @@ class Habits:
     returns_input: bool
     changes_state: set[str]
     """What a call does not leave as it was (see `Contestant.do_state`)."""
+    changes_more: bool
+    """A second call on the same inputs does not leave that as it was either."""
     buffers: set[str]
     """Names of its buffers. Others are a candidate's own, which it may write to."""
     reuses_outputs: bool
@@ -104,18 +106,20 @@ def learn_habits(
     choosing = _UNSTABLE & operators if has_integers else frozenset[str]()
     outputs, drawn = own.outputs(native), [view(image, place) for place in layout["tensors"]]
     not_finite = find_not_finite(outputs)
+    between = own.ask({"do": "state"})["state"]
     again = own.call(layout, image)
     outputs_again = own.outputs(again)
     after = own.ask({"do": "state"})["state"]
     pairs = zip(native["tensors"], again["tensors"], strict=True)
-    changes_state = {name for name in before if before[name] != after[name]}
+    changes_state = {name for name in before if not before[name] == between[name] == after[name]}
+    changes_more = between != after
     if "random numbers" in changes_state:
         _check_draws(own, layout, image)
     else:
         is_same_form = trees.normalised(native["done"]) == trees.normalised(again["done"])
         _check_memory(own, is_same_form, *(([], []) if choosing else (outputs, outputs_again)))
     minds_not_finite = bool(_MINDS_NOT_FINITE & operators) or (
-        not changes_state
+        not changes_more
         and "NaN" not in not_finite
         and not (_SWALLOWS_NAN | _CHOOSES) & operators
         and not native["thresholds"]["makes_places"]  # of NaN any
@@ -131,7 +135,7 @@ def learn_habits(
             own.settings.device == "cpu"  # where copies can be closed
             and not before["parameters"]
             and not buffers_vary  # with others it might compute
-            and not changes_state
+            and not changes_more
             and not native["thresholds"]["makes_places"]  # of any number
             and not _READS & operators
             and (gives_back(outputs, drawn) or exchanges(own, layout, image, operators))
@@ -140,7 +144,8 @@ def learn_habits(
         not_finite=not_finite,
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),
         changes_state=changes_state,
-        buffers=set(before["buffers"]),
+        changes_more=changes_more,
+        buffers={*before["buffers"], *after["buffers"]},
         reuses_outputs=any(first["pointer"] == second["pointer"] for first, second in pairs),
         thresholds=native["thresholds"],
     )

@@ -93,6 +93,7 @@ class Reference:
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
         self._sizes_are_old = False
+        self._checked: list[Case] = []
         self.has_parameters = self.parameters_vary = False
         self.process = process
         self._own = ReferenceProcess(task, self.process, cores, settings)
@@ -122,8 +123,12 @@ class Reference:
             layout = images.lay_out(drawn)
             first.append((layout, images.of(layout, drawn)))
         most = [layout["size"] for layout, _ in first]
-        if self.seeds.largest_sizes:  # later ones may be anything up to these
-            most.append(images.lay_out(own.ask(images.question(Draw(0), self.seeds.largest_sizes)))["size"])
+        if self.seeds.are_renewed and self.seeds.largest_sizes:  # later ones may be anything up to these
+            try:
+                most.append(images.lay_out(own.ask(images.question(Draw(0), self.seeds.largest_sizes)))["size"])
+            except TaskError:  # together they are too much: what has no room is left out
+                if not self.process.alive:
+                    raise
         self.arena_bytes = max(most) + BEHIND
         own.attach(self.arena_bytes)
         self.shapes: list[Shape] = []
@@ -267,6 +272,7 @@ class Reference:
         shown = {case.draw.distribution for case in cases}
         changes = any(case.changed for case in cases)  # what it makes of its inputs may not be reliable there
         self._borne = [] if changes else [name for name in self._rare if name in shown]
+        self._checked = cases
         expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
         check_dependence(self.task, expected)
         return cases
@@ -295,12 +301,13 @@ class Reference:
         return case
 
     def first_cases(self, hidden: bool) -> list[Case]:
-        """The first case of each shape, and of each distribution if `hidden`. The caller holds `lock`."""
+        """The first case of each shape, and those with hidden values that are checked, if `hidden`.
+
+        The caller holds `lock`.
+        """
         draws = [Draw(0, shape=index, parameters=self._number(CHECKED)) for index in range(len(self.shapes))]
-        if hidden:
-            names = enumerate(self.settings.distributions)
-            draws += [Draw(index, name, parameters=self._number(REDRAWN)) for index, name in names]
-        return [case for draw in draws if (case := self.case(draw)) is not None]
+        cases = [case for draw in draws if (case := self.case(draw)) is not None]
+        return cases + [case for case in self._checked if hidden and case.draw.distribution != "task"]
 
     def renew(self) -> None:
         """From now on draw other inputs: whoever has seen a verdict on the last ones does not meet them again."""
@@ -308,6 +315,7 @@ class Reference:
             self._cases.clear()
             self._settled.clear()
             self._unborne.clear()
+            self._checked = []
             self._sizes_are_old = bool(self.seeds.largest_sizes)
             self._images.forget()
             self.parameters.forget()
@@ -354,18 +362,25 @@ class Reference:
         case = self._cases.get(draw)
         if case is None and (run := self._run(draw)) is not None:
             case, outputs = run
-            selected = self._find_selected() + [False] * len(outputs)
+            selected = self._selected_of(case, outputs)
             before = befores(case, outputs)
             near = [compare.Near.to(*each) for each in zip(outputs, repeat(self.task), selected, before, strict=False)]
             case = replace(case, near=near)
             self._cases[draw] = case
         return case
 
-    def _find_selected(self) -> list[bool]:
-        """Of each output: of the first inputs that are checked, the reference gives it without any rounding."""
-        case = self.case(Draw(0, parameters=self._number(CHECKED)))
-        assert case is not None and case.expected is not None
-        return [expected.selected for expected in case.expected[: len(case.outputs)]]
+    def _selected_of(self, case: Case, outputs: list[torch.Tensor], otherwise: bool = False) -> list[bool]:
+        """Of each output: of the first inputs that are checked, the reference gives it without any rounding.
+
+        Args:
+            case: the inputs of which the outputs are.
+            outputs: behind them is what the reference has made of inputs.
+            otherwise: what is said of those, and of outputs that the first inputs do not have.
+        """
+        first = self.case(Draw(0, parameters=self._number(CHECKED)))
+        assert first is not None and first.expected is not None
+        known = [expected.selected for expected in first.expected[: len(first.outputs)]][: len(case.outputs)]
+        return known + [otherwise] * (len(outputs) - len(known))
 
     def timed_parameters(self, packed: frozenset[int]) -> int:
         """Number of the parameters of timed calls."""
@@ -445,12 +460,13 @@ class Reference:
             drawn: has the inputs, where they were drawn before.
         """
         hidden = draw.distribution != "task"
-        rounds = [not each for each in self._find_selected()] if hidden else []  # first: it may take other parameters
+        if hidden:  # it may take other parameters
+            self.case(Draw(0, parameters=self._number(CHECKED)))
         if (run := self._run(draw, drawn)) is None:
             return None, False
         case, outputs = run
-        rounds = [*rounds, *[False] * len(outputs)][: len(outputs)]
-        expected = expect(self._own, case, outputs, rounds)
+        selected = self._selected_of(case, outputs, otherwise=True) if hidden else [True] * len(outputs)
+        expected = expect(self._own, case, outputs, [not each for each in selected])
         reliable = all(item.reliable for item in expected) and find_not_finite(outputs) <= self.habits.not_finite
         return replace(case, expected=expected), reliable
 
@@ -492,7 +508,7 @@ class Reference:
         habits = self.habits
         if self._images.draws_numbers:  # of which one call may be large and another one small
             return Demand(0, 0, 0)
-        return find_demand(self._own, self.shapes[0], self.seeds, self.parameters_vary, bool(habits.changes_state))
+        return find_demand(self._own, self.shapes[0], self.seeds, self.parameters_vary, habits.changes_more)
 
     def peak_memory(self) -> int:
         """Peak memory of a process that loads the reference and calls it once (in bytes). The caller holds `lock`."""

@@ -32,9 +32,9 @@ class Seeds:
 
     def renew(self) -> bool:
         """From now on all draws are others, unless the settings name them; whether they are."""
-        if self._settings.draws is None:
+        if self.are_renewed:
             self.name_of_draws = secrets.token_hex(4)
-        return self._settings.draws is None
+        return self.are_renewed
 
     @property
     def of_construction(self) -> int:
@@ -47,6 +47,11 @@ class Seeds:
             return _kernelbench_seed(draw.index)
         parts = (self._secret, self._settings.seed, self._task.digest, self.name_of_draws, draw, purpose)
         return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
+
+    @property
+    def are_renewed(self) -> bool:
+        """Whether `renew` makes others of them."""
+        return self._settings.draws is None
 
     @property
     def largest_sizes(self) -> dict[str, int]:
