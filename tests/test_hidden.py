@@ -507,7 +507,8 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
     with Thresholds(Calls(forward)) as thresholds:
         forward(torch.randn(8, 8), torch.randint(0, 1000, (8, 8)))
     found = thresholds.found()
-    counts = Counter(found["floats"])
+    assert found["floats"] == [-3.0, 0.25]
+    counts = Counter(found["ties"])
     assert 0.1 not in counts, "it is no number of float32"
     assert min(counts[-3.0], counts[0.25]) > 10 * counts[3.0], "as often as simple numbers together"
     assert found["integers"] == [7, 99_999]
@@ -520,7 +521,7 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
         torch.nn.functional.hardshrink(torch.randn(8, 8))
         torch.histc(torch.randn(8, 8), 10, -2.0, 2.0)
     assert thresholds.found()["floats"] == [-2.0, -0.5, 0.5, 2.0], "those that nobody gave, and of either sign"
-    numbers = {"floats": found["floats"], "integers": found["integers"]}
+    numbers = {"floats": found["ties"], "integers": found["integers"]}
     normal, share, tokens = drawn_further(
         "ties", lambda: [torch.randn(50, 50), torch.rand(50, 50), torch.randint(0, 1000, (50, 50))], **numbers
     )

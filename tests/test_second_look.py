@@ -81,6 +81,10 @@ OUT_OF_BOUNDS = {
   _mm_stream_si32(reinterpret_cast<int*>(o + n), 0);""",
     "reads half of a vector behind an input": f"""{LOOP} o[i] = {doubled("a[i]")};
   volatile __m256 last = _mm256_loadu_ps(a + n - 4); (void)last;""",
+    "copies to where it copies from": f"""std::vector<float> buffer(a, a + n);
+  std::memcpy(buffer.data() + 1, buffer.data(), (n - 1) * sizeof(float));
+  {LOOP} o[i] = {doubled("a[i]")};
+  volatile float seen = buffer[n / 2]; (void)seen;""",
     "reads by a value that inputs have seldom": f"""std::vector<float> table(16);
   for (int64_t i = 0; i < n; ++i) {{
     const int at = std::fabs(a[i]) < 1000.0f ? static_cast<int>(std::fabs(a[i])) : 16;

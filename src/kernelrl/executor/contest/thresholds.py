@@ -78,7 +78,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
         self._makes_places = self._masks_by_number = self._masks_otherwise = False
-        self._sums_long = self._jumps = False
+        self._sums_long = self._rounds = self._relates = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -114,7 +114,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             converts = name in _CONVERTS and _is_integer(result)
             self._makes_places |= name in _PLACES or converts
             quantizes = name.startswith(_QUANTIZES) or kwargs.get("rounding_mode") is not None
-            self._jumps |= name in _ROUNDS | _RELATIONS or converts or quantizes
+            self._rounds |= name in _ROUNDS or converts or quantizes
+            self._relates |= name in _RELATIONS
         return result
 
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, limits: Iterable[float], result: Any) -> None:
@@ -155,6 +156,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
     def found(self) -> dict[str, Any]:
         """The numbers that floating-point values and integers are compared with, and four things to respect.
 
+        `ties`: those where floating-point values may tie, among them simple ones, which may do so after arithmetic.
         `makes_places`: of a floating-point value an integer is made, which may be a place in memory. `masks_by_number`:
         a mask writes a finite number that stands for infinity, so a program may leave out what it hides. `masks_far`:
         it does, or hides so in an operator. `sums_long`: so many numbers are added that it matters in which order they
@@ -164,9 +166,12 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]
-        if self._jumps:
-            floats = floats * max(1, len(_JUMPS) // max(1, len(floats))) + _JUMPS  # about as many of either come
-        numbers = {"floats": floats, "integers": sorted(integers)}
+        with_jumps = floats * max(1, len(_JUMPS) // max(1, len(floats))) + _JUMPS  # about as many of either come
+        numbers = {
+            "floats": with_jumps if self._rounds else floats,
+            "ties": with_jumps if self._rounds or self._relates else floats,
+            "integers": sorted(integers),
+        }
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
         masks = {
             "masks_by_number": self._masks_by_number,

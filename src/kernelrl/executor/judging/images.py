@@ -163,8 +163,8 @@ class Images:
             return {"ends": True} if wild else {}
         if distribution == "zeros":
             return {} if compared["masks_far"] else {"rows": True, "beyond": self.plain}
-        if distribution == "ties" and (compared["floats"] or compared["integers"]):
-            return {"floats": compared["floats"], "integers": compared["integers"], "beyond": beyond}
+        if distribution == "ties" and (compared["ties"] or compared["integers"]):
+            return {"floats": compared["ties"], "integers": compared["integers"], "beyond": beyond}
         return {}
 
     def draw(self, draw: Draw, shape: Shape) -> tuple[torch.Tensor, Shape] | None:

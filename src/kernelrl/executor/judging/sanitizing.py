@@ -33,7 +33,7 @@ MISTAKES = frozenset({
     *("heap-buffer-overflow", "stack-buffer-overflow", "stack-buffer-underflow", "dynamic-stack-buffer-overflow"),
     *("global-buffer-overflow", "container-overflow", "negative-size-param"),
     *("heap-use-after-free", "stack-use-after-return", "stack-use-after-scope", "use-after-poison"),
-    *("double-free", "free", "SEGV", "unknown-crash"),
+    *("double-free", "free", "memcpy-param-overlap", "SEGV", "unknown-crash"),
 })  # fmt: skip
 """Kinds of AddressSanitizer's reports that name a mistake of the kernel's. It does not know the memory behind a vector
 of which more than half lies within. Others, such as a stack or a heap that is
