@@ -30,6 +30,7 @@ from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, Vari
 from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.contest.exact import compute, typical_at_least
 from kernelrl.executor.contest.few_places import vary_few
+from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
@@ -528,6 +529,30 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
     for values, held in ((normal, [-3.0, 0.25]), (share, [0.25]), (tokens, [7])):
         assert all(0.01 < float((values == each).double().mean()) < 0.2 for each in held)
     assert float(share.min()) >= 0.0 and int(tokens.max()) < 1000
+
+
+HIDDEN = torch.tensor([[False, True], [False, False]])
+ADDED = HIDDEN * -1e4
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        lambda scores: scores.masked_fill(HIDDEN, -1e4),
+        lambda scores: scores.masked_fill_(HIDDEN, -1e4),
+        lambda scores: torch.where(HIDDEN, -1e4, scores),
+        lambda scores: scores + ADDED,
+        lambda scores: scores.add_(ADDED),
+        lambda scores: scores.masked_fill(HIDDEN, -1e9).masked_fill(HIDDEN, -1e4),
+        lambda scores: scores.masked_fill(HIDDEN, -1e4).masked_fill(HIDDEN, -1e9),
+        lambda scores: scores + ADDED + ADDED,
+    ],
+)
+def test_a_masks_number_is_reached_by_values_and_not_by_what_another_mask_hides(mask: Any) -> None:
+    for lowest, are_reached in ((1.0, False), (-9e3, True)):
+        with Masks() as masks:
+            mask(torch.tensor([[0.5, -2.0], [lowest, 1.0]], dtype=torch.float64))
+        assert masks.are_reached == are_reached
 
 
 WEIGHTS = torch.full((50_000,), 2.0).index_fill(0, torch.tensor(31_337), 0.0)

@@ -27,11 +27,11 @@ aligned, integers that wrap as those of PyTorch do, copies of nothing (out of an
 without them. At -O0 a variable that threads share by mistake is one in memory."""
 SUPPORT: dict[Check, tuple[Path, ...]] = {"memory": (), "threads": (Path(__file__).with_name("yielding.cpp"),)}
 """Sources compiled without these flags and linked to the module."""
-LOCKS = ("GOMP_critical_start", "GOMP_critical_name_start", "omp_set_lock")
-"""Functions of OpenMP's before which a thread may stay behind (yielding.cpp)."""
+WRAPPED = ("GOMP_parallel", "GOMP_critical_start", "GOMP_critical_name_start", "omp_set_lock")
+"""Functions of OpenMP's in whose place others are called (yielding.cpp): before a lock a thread may stay behind."""
 LINK: dict[Check, tuple[str, ...]] = {
     "memory": ("-fsanitize=address,undefined",),
-    "threads": ("-lm", *(f"-Wl,--wrap={name}" for name in LOCKS)),
+    "threads": ("-lm", *(f"-Wl,--wrap={name}" for name in WRAPPED)),
 }
 """What the linker is told beside what it always is."""
 BUILD = """\

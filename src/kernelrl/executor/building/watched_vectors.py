@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import re2
+
+_INTRINSIC = re2.compile(r"\b_mm(256|512)?_")
 _FUNCTIONS = Path(__file__).with_suffix(".h").read_text(encoding="utf-8")
 _LANES = {
     **{"ps": "float", "pd": "double"},
@@ -24,10 +27,10 @@ _INDICES = {"i32": "int32_t", "i64": "int64_t"}
 
 def before_text(source: str) -> str:
     """What is to stand before a candidate's text: nothing, if it has no vector intrinsics."""
-    if "_mm" not in source:
+    if _INTRINSIC.search(source) is None:
         return ""
     definitions = (
-        f"#if {condition}\n#undef {name}\n#define {name}(...) ::kernelrl_watched::{function}(__VA_ARGS__)\n#endif\n"
+        f"#if {condition}\n#undef {name}\n#define {name}(...) kernelrl_watched::{function}(__VA_ARGS__)\n#endif\n"
         for condition, name, function in _intrinsics()
     )
     return _FUNCTIONS + "".join(definitions)

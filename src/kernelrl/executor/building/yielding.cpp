@@ -1,7 +1,7 @@
 // What `-fsanitize=thread` calls at every access to memory, here without its detector, which does not know OpenMP's
 // barriers: now and then the thread waits a little or lets another one run. And one that has read a place and is about to
-// write to it, as to add something, sometimes waits for another one to read it, too, or stays behind until the others may
-// have ended, as it may before a lock. A kernel whose threads touch each other's memory without synchronisation then
+// write to it, as to add something, sometimes waits for another one to read it, too, or stays behind until the others
+// have ended or wait, as it may before a lock. A kernel whose threads touch each other's memory without synchronisation then
 // computes something else, and so does one that takes what malloc gives for zeros.
 
 #include <atomic>
@@ -20,7 +20,7 @@ constexpr int BURST = 256;                               // pauses after which t
 constexpr int SITES = 1 << 12, WAITS = 32;  // of each place in the program, how often a thread waits there
 constexpr int PATIENCE = 3000;              // for so many turns
 constexpr int LAGS = 160, LAG = 1 << 18;     // how often a thread stays behind at such a place, and for how many turns
-constexpr int AT_ONCE = 8;                  // how often any does until the program is with one thread again
+constexpr int AT_ONCE = 8;                  // how often any does in one parallel region
 constexpr int QUIET = 64;                   // turns without any access to memory after which one thread may go on
 constexpr int READS = 4;                    // reads that a thread remembers
 
@@ -74,7 +74,6 @@ bool lag_perhaps(void* site) {
 inline void go_on() {
   if (++num_accesses & 15) return;
   progress.store(progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (lags_at_once.load(std::memory_order_relaxed) && !are_parallel()) lags_at_once.store(0, std::memory_order_relaxed);
 }
 
 inline void pause_perhaps() {
@@ -131,13 +130,18 @@ BEFORE_LOCK(GOMP_critical_start, (), ())
 BEFORE_LOCK(GOMP_critical_name_start, (void** name), (name))
 BEFORE_LOCK(omp_set_lock, (void* lock), (lock))
 
+void __real_GOMP_parallel(void (*part)(void*), void* data, unsigned number, unsigned flags);
+void __wrap_GOMP_parallel(void (*part)(void*), void* data, unsigned number, unsigned flags) {
+  if (!are_parallel()) lags_at_once.store(0, std::memory_order_relaxed);
+  __real_GOMP_parallel(part, data, number, flags);
+}
+
 __attribute__((constructor)) void fill_what_is_allocated() { mallopt(M_PERTURB, 0xa5); }  // with 0x5a, its complement
 
 void __tsan_init() {}
 void __tsan_func_entry(void*) {
   burst = BURST;
   begins = true;
-  if (!are_parallel()) lags_at_once.store(0, std::memory_order_relaxed);
 }
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void*, void*) {}

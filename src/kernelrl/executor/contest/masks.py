@@ -33,21 +33,26 @@ class Masks(OperatorMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()
         self.are_reached = False
+        self._smallest = math.inf  # of the numbers so far: what comes near it later is hidden already
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::").removesuffix("_")
-        if name in ("masked_fill", "where") and isinstance(result, torch.Tensor) and result.is_floating_point():
+        tensors = [
+            item for item in args if isinstance(item, torch.Tensor) and item.is_floating_point() and item.numel()
+        ]
+        if name in ("masked_fill", "where"):
             for number in numbers_among(args):
                 if LIKE_INFINITY <= abs(number) < math.inf:
-                    self._look(result.where(result != number, 0.0), number)
-        elif name == "add" and len(args) > 1 and all(isinstance(each, torch.Tensor) for each in args[:2]):
-            for mask, values in (args[:2], args[1::-1]):
-                if mask.is_floating_point() and mask.numel() and values.is_floating_point():
-                    number = float(mask.min())
-                    if -math.inf < number <= -LIKE_INFINITY and bool(((mask == 0) | (mask == number)).all()):
-                        self._look(values, number)
-        return result
+                    self._look([values for values in tensors if values.dim()], abs(number))
+        elif name == "add" and len(tensors) == 2:
+            for mask, values in (tensors, reversed(tensors)):
+                number = float(mask.min())
+                if -math.inf < number <= -LIKE_INFINITY and bool(((mask == 0) | (mask == number)).all()):
+                    self._look([values], -number)
+        return func(*args, **(kwargs or {}))
 
-    def _look(self, values: torch.Tensor, number: float) -> None:
-        self.are_reached |= bool(((values.abs() >= abs(number) / 2) & values.isfinite()).any())
+    def _look(self, operands: list[torch.Tensor], number: float) -> None:
+        for values in operands:
+            sizes = values.abs()
+            self.are_reached |= bool(((sizes >= number / 2) & (sizes < self._smallest / 2) & sizes.isfinite()).any())
+        self._smallest = min(self._smallest, number)

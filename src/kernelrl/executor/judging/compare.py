@@ -114,7 +114,7 @@ class Expected:
             known = error.isfinite()
             finite = bool(known.all())
             error.masked_fill_(~known, 0.0)
-        unit = _root_mean_square(centre) or 1.0 if scaled and task.atol is None else 1.0
+        unit = (_root_mean_square(centre) or 1.0) if scaled and task.atol is None else 1.0
         selected = scaled and task.atol is None and not computes and _is_selected(exact, native)
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
@@ -240,7 +240,7 @@ class Near:
         atol, rtol = _tolerances(str(native.dtype), task)
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
-        unit = _root_mean_square(wide) or 1.0 if task.atol is None and not selected else 1.0
+        unit = (_root_mean_square(wide) or 1.0) if task.atol is None and not selected else 1.0
         margin = wide.abs().mul_(rtol / 2).add_(atol / 2 * min(1.0, unit))
         if before is not None and task.atol is None and not selected:
             margin = torch.minimum(margin, _of_change(wide, before, native.dtype) / 2)

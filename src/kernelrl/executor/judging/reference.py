@@ -175,6 +175,7 @@ class Reference:
         """Other hidden sizes, each but where the reference fails with it, or its inputs have no room."""
         self._sizes_are_old = False
         own, images = self._own, self._images
+        self.parameters.take(0)
         for index, sizes in enumerate(self.seeds.hidden_sizes(), start=1):
             try:
                 drawn = own.ask(images.question(Draw(0, shape=index), sizes))
@@ -183,6 +184,7 @@ class Reference:
                     continue
                 native = own.call(layout, images.of(layout, drawn), filled=True)
                 self.shapes[index] = self._shape_of(sizes, layout, native)
+                own.arena.outputs(native, own.ask)
             except TaskError:
                 if not self.process.alive:
                     raise
@@ -379,7 +381,8 @@ class Reference:
         """
         first = self.case(Draw(0, parameters=self._number(CHECKED)))
         assert first is not None and first.expected is not None
-        known = [expected.selected for expected in first.expected[: len(first.outputs)]][: len(case.outputs)]
+        same = case.shape.form == first.shape.form
+        known = [expected.selected for expected in first.expected[: len(first.outputs)]] if same else []
         return known + [otherwise] * (len(outputs) - len(known))
 
     def timed_parameters(self, packed: frozenset[int]) -> int:
