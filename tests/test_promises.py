@@ -427,12 +427,16 @@ SHIFTED = Task(
 
 @pytest.mark.slow
 def test_peak_memory_is_that_of_the_program(executor: Executor) -> None:
-    """Identical code holds the same; a candidate that keeps 64 MiB while it is loaded holds them more."""
+    """Identical code holds the same, whatever other sizes there are; one that keeps 64 MiB from its loading, them more."""
     same = SHIFTED.source.replace("class Model(", "class ModelNew(")
     hoarder = same.replace("class ModelNew", "kept = torch.ones(16, 1024, 1024)\n\n\nclass ModelNew")
     alike, hoarding = (judge(executor, text, SHIFTED, "python").memory for text in (same, hoarder))
     assert alike is not None and abs(alike.candidate_mb - alike.reference_mb) < 0.5 < 4 < alike.reference_mb < 20
     assert hoarding is not None and 60 < hoarding.candidate_mb - hoarding.reference_mb < 68
+    source = SHIFTED.source.replace("(1024, 1024)", "(ROWS, 1024)")
+    sized = Task(id="sized", source=f"ROWS = 1024\nSHAPE_RANGES = {{'ROWS': (512, 8192)}}\n{source}")
+    small = judge(executor, same, sized, "python").memory
+    assert small is not None and abs(small.candidate_mb - alike.candidate_mb) < 0.5
 
 
 def test_memory_is_not_guessed(executor: Executor) -> None:

@@ -52,7 +52,7 @@ class CandidateProcess:
 
     def attach(self, timeout: float) -> None:
         """Share memory with it, before it sees untrusted text, and begin to measure its own."""
-        self.memory = PeakMemory(self.process.pid, self.reference.arena_bytes)
+        self.memory = PeakMemory(self.process.pid)
         self.arena.attach(self.process, timeout)
 
     def ask(self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing) -> dict[str, Any]:

@@ -537,13 +537,13 @@ class Reference:
         process = self._start("library")
         try:
             other = self._own.in_process(process)
-            memory = PeakMemory(process.pid, self.arena_bytes)
+            memory = PeakMemory(process.pid)
             other.attach(self.arena_bytes)
             other.ask(other.load_question | self.init)
             if case.draw.parameters:
                 self.parameters.construct(other.ask, case.draw.parameters)
             other.call(case.shape.layout, case.image, recorded=True)
-            return memory.num_bytes()
+            return memory.num_bytes(case.image.numel())
         finally:
             self._cores.close(process)
 

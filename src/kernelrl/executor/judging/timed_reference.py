@@ -66,11 +66,11 @@ class TimedReference:
         hidden = self._parameters.of(number).hidden if number else 0
         if self._confined is None:
             self._confined = self._own.in_process(start())
-            memory = PeakMemory(self._confined.process.pid, self._arena_bytes)
+            memory = PeakMemory(self._confined.process.pid)
             self._confined.attach(self._arena_bytes)
             self._confined.ask(self._load)
             self._construct(self._confined, case)
-            self.peak_bytes = memory.num_bytes()
+            self.peak_bytes = memory.num_bytes(case.image.numel())
         elif hidden != self._taken:
             self._construct(self._confined, case)
         self._taken = hidden

@@ -67,7 +67,7 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
         reply = own.call(case, {"do": "run", "recorded": True, "profiled": profiled}, compare_values)
         slowest_s = max(slowest_s, running())
         if found.memory is None and reference_peak is not None:
-            peak = own.memory.num_bytes()
+            peak = own.memory.num_bytes(case.image.numel())
             found.memory = Memory(candidate_mb=peak / 2**20, reference_mb=reference_peak / 2**20)
         compare_values = outputs.examine(reply, case)
         asked_again = asked_again + 1 if outputs.unfilled else 0

@@ -17,12 +17,10 @@ class PeakMemory:
 
     Args:
         pid: of the process.
-        inputs_bytes: memory through which its inputs arrive.
     """
 
-    def __init__(self, pid: int, inputs_bytes: int):
+    def __init__(self, pid: int):
         self._pid = pid
-        self._inputs_bytes = inputs_bytes
         self._at_first = self._held()
         self._peak_before = 0
         self._forget()
@@ -30,15 +28,19 @@ class PeakMemory:
     @contextmanager
     def replacing_files(self) -> Iterator[None]:
         """Measure the peak before and after this each by itself: other pages of files are mapped."""
-        self._peak_before = self.num_bytes()
+        self._peak_before = self.num_bytes(0)
         yield
         self._forget()
 
-    def num_bytes(self) -> int:
-        """The peak so far."""
+    def num_bytes(self, inputs_bytes: int) -> int:
+        """The peak so far.
+
+        Args:
+            inputs_bytes: size of the inputs that it has been given.
+        """
         now = self._held()
         files = min(now["RssFile"], self._at_first["RssFile"] + MAX_NEW_FILE_BYTES)
-        peak = now["VmHWM"] - files - min(now["RssShmem"], self._inputs_bytes) - self._at_first["RssAnon"]
+        peak = now["VmHWM"] - files - min(now["RssShmem"], inputs_bytes) - self._at_first["RssAnon"]
         return max(peak, self._peak_before)
 
     def _forget(self) -> None:
