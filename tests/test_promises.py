@@ -427,7 +427,7 @@ SHIFTED = Task(
 
 @pytest.mark.slow
 def test_peak_memory_is_that_of_the_program(executor: Executor) -> None:
-    """Identical code holds the same, whatever other sizes there are; one that keeps 64 MiB from its loading, them more."""
+    """Identical code holds the same, whatever other sizes there are; what is kept while it is loaded counts."""
     same = SHIFTED.source.replace("class Model(", "class ModelNew(")
     hoarder = same.replace("class ModelNew", "kept = torch.ones(16, 1024, 1024)\n\n\nclass ModelNew")
     alike, hoarding = (judge(executor, text, SHIFTED, "python").memory for text in (same, hoarder))
