@@ -35,9 +35,9 @@ MISTAKES = frozenset({
     *("heap-use-after-free", "stack-use-after-return", "stack-use-after-scope", "use-after-poison"),
     *("double-free", "free", "memcpy-param-overlap", "SEGV", "unknown-crash"),
 })  # fmt: skip
-"""Kinds of AddressSanitizer's reports that name a mistake of the kernel's. It does not know the memory behind a vector
-of which more than half lies within. Others, such as a stack or a heap that is
-full under the sanitizer alone, say that it did not get through."""
+"""Kinds of AddressSanitizer's reports that name a mistake of the kernel's; `unknown-crash` is its word for a
+vector that lies across the end of what was allocated. Others, such as a stack or a heap that is full under the
+sanitizer alone, say that it did not get through."""
 _ADDRESS = re.compile(r"ERROR: AddressSanitizer: (?:attempting )?([\w-]{1,60})")
 _ACCESS = re.compile(r"^(READ|WRITE) of size (\d{1,9})", re.MULTILINE)
 _PLACE = re.compile(r"kernel\.cpp:(\d{1,7})")
