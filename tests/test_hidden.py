@@ -760,13 +760,19 @@ def test_an_integer_that_is_alone_becomes_another_in_one_of_two_draws(number: in
         assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=False)) == number
 
 
-def test_of_three_hidden_shapes_each_size_is_at_both_ends_of_its_range_and_between() -> None:
-    task = Task(id="t", source='N, D = 40, 100\nSHAPE_RANGES = {"N": (1, 90), "D": (7, 300)}')
-    sizes = Seeds(task, ExecutorSettings(shapes=3, draws="tests"), "secret").hidden_sizes()
-    assert len(sizes) == 3
-    for name, low, high in (("N", 1, 90), ("D", 7, 300)):
-        found = [each[name] for each in sizes]
-        assert (min(found), max(found)) == (low, high) and all(low <= size <= high for size in found)
+def test_hidden_sizes_are_at_both_ends_of_their_ranges_alone_and_together_and_between() -> None:
+    ranges = {"N": (1, 90), "D": (7, 300), "W": (8, 8)}
+    task = Task(id="t", source=f"N, D, W = 40, 100, 8\nSHAPE_RANGES = {ranges}")
+    together = 0
+    for draws in map(str, range(40)):
+        sizes = Seeds(task, ExecutorSettings(shapes=5, draws=draws), "secret").hidden_sizes()
+        assert len(sizes) == 5
+        for name, (low, high) in ranges.items():
+            assert {low, high} <= {each[name] for each in sizes[:3]}
+            assert all(low <= each[name] <= high for each in sizes)
+        assert sizes[3]["N"] % 8 and sizes[3]["D"] % 8
+        together += {name: low for name, (low, _) in ranges.items()} in sizes[:3]
+    assert 15 < together < 35
 
 
 def test_hidden_sizes_are_others_for_who_has_seen_a_verdict(executor_cache: Path, kept_executor: Kept) -> None:
@@ -774,11 +780,40 @@ def test_hidden_sizes_are_others_for_who_has_seen_a_verdict(executor_cache: Path
     task = REFERENCE.replace("256, 1024", "rows, 16").replace("class Model", "rows = 64\n\n\nclass Model")
     task += '\nSHAPE_RANGES = {"rows": (1, 300)}\n'
     cheat = RIGHT.replace("int64_t n = x.numel();", "int64_t n = x.size(0) == 64 ? x.numel() : 0;")
-    unnamed = {**FAST, "timing": False, "draws": None, "shapes": 3, "cache_dir": str(executor_cache)}
+    unnamed = {**FAST, "timing": False, "draws": None, "cache_dir": str(executor_cache)}
     with kept_executor(unnamed) as engine:
         verdicts = [judge(engine, f"{cheat}\n# {number}", task) for number in range(4)]
     sizes = {error.inputs for verdict in verdicts for error in verdict.errors if "rows=" in error.inputs}
     assert {"rows=1", "rows=300"} < sizes and len(sizes) > 3, "the smallest, the largest, and several others"
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "words"),
+    [
+        ("kept['y'] = x * 2; return x + 1", "torch.randn(16, 8), {}", "changes a list or a dictionary"),
+        ("kept[0] = x * 2; return x + 1", "torch.randn(16, 8), [torch.randn(3)]", "changes a list or a dictionary"),
+        ("x += kept; return x * 2", "(2 * [torch.randn(16, 8)])", "two share memory"),
+    ],
+)
+def test_a_task_that_changes_what_no_kernel_can_be_held_to_is_at_fault(
+    executor: Executor, forward: str, inputs: str, words: str
+) -> None:
+    task = program("pass", forward).replace("def forward(self, x)", "def forward(self, x, kept)")
+    task = task.replace("[torch.randn(16, 8)]", f"[*{inputs}]" if inputs.startswith("(") else f"[{inputs}]")
+    verdict = judge(executor, task.replace("class Model(", "class ModelNew("), task, "python")
+    assert (verdict.status, verdict.fault) == ("infrastructure", "task") and words in verdict.feedback
+
+
+def test_flags_and_integers_that_python_draws_have_the_values_that_it_seldom_draws(executor: Executor) -> None:
+    task = program("pass", "return x.sin() if seldom else x * number")
+    task = task.replace("def forward(self, x)", "def forward(self, x, seldom, number)").replace(
+        "[torch.randn(16, 8)]", "[torch.randn(16, 8), random.random() < 0.001, random.randint(1, 1000)]"
+    )
+    own = f"import random\n{task}".replace("class Model(", "class ModelNew(")
+    assert judge(executor, own, f"import random\n{task}", "python").correct
+    for right, wrong in (("if seldom", "if False"), ("x * number", "x * min(number, 999)")):
+        verdict = judge(executor, own.replace(right, wrong), f"import random\n{task}", "python")
+        assert verdict.status == "incorrect", wrong
 
 
 @pytest.mark.slow

@@ -79,6 +79,10 @@ OUT_OF_BOUNDS = {
   volatile __m256 some = _mm256_i32gather_ps(a, _mm256_set1_epi32(static_cast<int>(n)), 4); (void)some;""",
     "writes behind an output past the cache": f"""{LOOP} o[i] = {doubled("a[i]")};
   _mm_stream_si32(reinterpret_cast<int*>(o + n), 0);""",
+    "writes narrow numbers behind an output": f"""{LOOP} o[i] = {doubled("a[i]")};
+  _mm_maskmoveu_si128(_mm_setzero_si128(), _mm_set_epi32(-1, -1, 0, 0), reinterpret_cast<char*>(o + n - 2));""",
+    "reads a number behind an input": f"""{LOOP} o[i] = {doubled("a[i]")};
+  volatile __m128i last = _mm_loadu_si32(reinterpret_cast<const char*>(a + n) - 1); (void)last;""",
     "reads half of a vector behind an input": f"""{LOOP} o[i] = {doubled("a[i]")};
   volatile __m256 last = _mm256_loadu_ps(a + n - 4); (void)last;""",
     "copies to where it copies from": f"""std::vector<float> buffer(a, a + n);
@@ -214,6 +218,17 @@ RACES = {
   #pragma omp parallel for
   {LOOP} part[omp_get_thread_num() % 2] += a[i];
   o[0] = part[0] + part[1];""",
+    "a table that is said to be there before it is": f"""static float table[512];
+  static bool is_there = false;
+  #pragma omp parallel for schedule(static)
+  {LOOP} {{
+    if (!is_there) {{
+      is_there = true;
+      for (int j = 0; j < 512; ++j) table[j] = std::cos(0.0f * j);
+    }}
+    #pragma omp atomic
+    o[0] += a[i] * table[i];
+  }}""",
     "a table of eight threads": f"""float part[8] = {{}};
   #pragma omp parallel for
   {LOOP} part[omp_get_thread_num() % 8] += a[i];

@@ -18,6 +18,12 @@ CALLS = {
     "stream_load": "keep(out, {name}(from))",
     "broadcast": "keep(out, {name}(from))",
     "stream_number": "{name}(to, -7)",
+    "load_half": "keep(out, {name}(like<{vector}>(other), from))",
+    "store_half": "{name}(to, like<{vector}>(other))",
+    "load_first": "keep(out, {name}(from))",
+    "store_first": "{name}(to, like<__m128i>(other))",
+    "mask_move": "{name}(like<__m128i>(other), like<__m128i>(other + 16), to)",
+    "mask_narrow": "{name}(to, mask, like<{integers}>(other))",
     "mask_expand": "keep(out, {name}(like<{vector}>(other), mask, from))",
     "maskz_expand": "keep(out, {name}(mask, from))",
     "mask_compress": "{name}(to, mask, like<{vector}>(other))",
@@ -91,7 +97,7 @@ def types_of(name: str, function: str) -> dict[str, str]:
     bits = int(re.match(r"_mm(\d*)", name)[1] or 128)  # type: ignore[index]
     end = name.rpartition("_")[2]
     of_four, by_i64 = end in ("ps", "epi32"), "i64" in name.split("_")[-2]
-    suffix = {"ps": "", "pd": "d"}.get(end, "i")
+    suffix = {"ps": "", "pi": "", "pd": "d"}.get(end, "i")
     halves = bits // 2 if by_i64 and of_four and bits > 128 else bits
     wide_indices = bits if by_i64 or of_four else max(bits // 2, 128)
     return {

@@ -112,8 +112,9 @@ class ExecutorSettings(BaseModel):
     """Number of runs on the task's own fresh inputs whose outputs must be right; most hold something rare."""
     distributions: tuple[Distribution, ...] = get_args(Distribution)
     """Hidden value distributions, one more run each, where the reference itself is reliable."""
-    shapes: NonNegativeInt = 3
-    """Number of hidden shapes, one more run each, where the task declares `SHAPE_RANGES`: of three, both ends come."""
+    shapes: NonNegativeInt = 5
+    """Number of hidden shapes, one more run each, where the task declares `SHAPE_RANGES`: of three, both ends come, and
+    the fourth and the fifth are anything between."""
     oracle: Literal["float64", "native"] = "float64"
     """What outputs are compared with: the reference in float64, or as the task computes it (KernelBench)."""
     seeds: Literal["secret", "kernelbench"] = "secret"

@@ -1,5 +1,5 @@
-// Vector intrinsics that access memory by a mask, by an index, past the cache or of their own kind, one element after the
-// other.
+// Vector intrinsics that access memory by a mask, by an index, past the cache, by half a vector or of their own kind, one
+// element after the other.
 //
 // The compiler's instruments see no memory in the instructions that these stand for. What is accessed, and what comes of
 // it, is the same. This text stands before a candidate's in builds that find mistakes (watched_vectors.py).
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace kernelrl_watched {
 constexpr uint64_t ALL = ~uint64_t{0};
@@ -92,6 +93,48 @@ inline __attribute__((always_inline)) void stream(void* to, Vector values) {
 template <class Number>
 inline __attribute__((always_inline)) void stream_number(void* to, Number value) {
   write<Number>(value, 0, to, 0);
+}
+
+// The other elements are zero.
+template <class Lane, class Vector>
+inline __attribute__((always_inline)) Vector load_first(const void* from) {
+  Vector result{};
+  read<Lane>(result, 0, from, 0);
+  return result;
+}
+
+template <class Lane, class Vector>
+inline __attribute__((always_inline)) void store_first(void* to, Vector values) {
+  write<Lane>(values, 0, to, 0);
+}
+
+template <int number, class Vector>
+inline __attribute__((always_inline)) Vector load_half(Vector before, const void* from) {
+  read<int64_t>(before, number, from, 0);
+  return before;
+}
+
+template <int number, class Vector>
+inline __attribute__((always_inline)) void store_half(void* to, Vector values) {
+  write<int64_t>(values, number, to, 0);
+}
+
+template <class Vector>
+inline __attribute__((always_inline)) void mask_move(Vector values, Vector mask, void* to) {
+  for (int i = 0; i < lanes_of<int8_t, Vector>; ++i)
+    if (lane<int8_t>(mask, i) < 0) write<int8_t>(values, i, to, i);
+}
+
+// Numbers beyond what a narrow one holds become the nearest one that it holds, if it `saturates`.
+template <class Wide, class Narrow, bool saturates, class Mask, class Vector>
+inline __attribute__((always_inline)) void mask_narrow(void* to, Mask mask, Vector values) {
+  using Limits = std::numeric_limits<Narrow>;
+  for (int i = 0; i < lanes_of<Wide, Vector>; ++i) {
+    if (!is_chosen<Wide>(mask, i)) continue;
+    Wide value = lane<Wide>(values, i);
+    if constexpr (saturates) value = std::clamp(value, Wide{Limits::min()}, Wide{Limits::max()});
+    write<Narrow>(static_cast<Narrow>(value), 0, to, i * sizeof(Narrow));
+  }
 }
 
 template <class Lane, class Vector, class Mask>

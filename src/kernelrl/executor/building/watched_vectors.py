@@ -22,6 +22,13 @@ _BROADCASTS = {
     **{"_mm256_broadcast_ps": "__m128, __m256", "_mm256_broadcast_pd": "__m128d, __m256d"},
 }
 """Those that fill a vector with what they read: its type, and that of the vector."""
+_HALVES = {
+    f"_mm_{access}{end}_{kind}": (access, number)
+    for access in ("load", "store")
+    for kind in ("pi", "pd")
+    for number, end in enumerate("lh")
+}
+"""Those that read or write half a vector: which they do, and with which half."""
 _INDICES = {"i32": "int32_t", "i64": "int64_t"}
 
 
@@ -48,6 +55,12 @@ def _intrinsics() -> Iterator[tuple[str, str, str]]:
         yield "defined(__AVX__)", name, f"broadcast<{types}>"
     for bits, number in ((32, "int32_t"), (64, "int64_t")):
         yield "defined(__SSE2__)", f"_mm_stream_si{bits}", f"stream_number<{number}>"
+    for name, (access, half) in _HALVES.items():
+        yield "defined(__SSE2__)", name, f"{access}_half<{half}>"
+    for bits in (16, 32, 64):
+        yield "defined(__SSE2__)", f"_mm_loadu_si{bits}", f"load_first<int{bits}_t, __m128i>"
+        yield "defined(__SSE2__)", f"_mm_storeu_si{bits}", f"store_first<int{bits}_t>"
+    yield "defined(__SSE2__)", "_mm_maskmoveu_si128", "mask_move"
 
 
 def _streams(bits: int) -> Iterator[tuple[str, str, str]]:
@@ -85,6 +98,11 @@ def _masks_of_512(bits: int) -> Iterator[tuple[str, str, str]]:
             yield needed, f"{prefix}_mask_expandloadu_{end}", f"mask_expand<{lane}>"
             yield needed, f"{prefix}_maskz_expandloadu_{end}", f"maskz_expand<{lane}, {vector}>"
             yield needed, f"{prefix}_mask_compressstoreu_{end}", f"mask_compress<{lane}>"
+    for wide, narrow in ((16, 8), (32, 8), (32, 16), (64, 8), (64, 16), (64, 32)):
+        for sign, number in (("", "int"), ("s", "int"), ("us", "uint")):
+            types = f"{number}{wide}_t, {number}{narrow}_t, {'true' if sign else 'false'}"
+            name = f"{prefix}_mask_cvt{sign}epi{wide}_storeu_epi{narrow}"
+            yield _needs_512(bits, f"epi{wide}"), name, f"mask_narrow<{types}>"
 
 
 def _indices_of_512(bits: int) -> Iterator[tuple[str, str, str]]:

@@ -1,8 +1,9 @@
 // What `-fsanitize=thread` calls at every access to memory, here without its detector, which does not know OpenMP's
 // barriers: now and then the thread waits a little or lets another one run. And one that has read a place and is about to
 // write to it, as to add something, sometimes waits for another one to read it, too, or stays behind until the others
-// have ended or wait, as it may before a lock. A kernel whose threads touch each other's memory without synchronisation then
-// computes something else, and so does one that takes what malloc gives for zeros.
+// have ended or wait, as it may before a lock. The first one at a place of the program stays behind once it has written:
+// it may have said that something is ready which is not yet. A kernel whose threads touch each other's memory without
+// synchronisation then computes something else, and so does one that takes what malloc gives for zeros.
 
 #include <atomic>
 #include <malloc.h>
@@ -30,6 +31,7 @@ thread_local bool begins;  // a function, as the part of a loop that is a thread
 thread_local volatile int idle;
 thread_local void* read_places[READS];
 thread_local unsigned num_reads;
+thread_local void* written_at;  // the place in the program of a first write, after which the thread stays behind
 thread_local void* met;  // what a thread was awaited at: it does not wait there itself
 std::atomic<int> waits[SITES], lags[SITES];
 alignas(64) std::atomic<int> lags_at_once;
@@ -56,7 +58,8 @@ bool lag_perhaps(void* site) {
   draw();
   const uint32_t mask = begins ? 1 : 7;
   begins = false;
-  if (state & mask || number.load(std::memory_order_relaxed) >= LAGS) return false;
+  const int before = number.load(std::memory_order_relaxed);
+  if ((before && state & mask) || before >= LAGS) return false;
   if (lags_at_once.load(std::memory_order_relaxed) >= AT_ONCE || lags_at_once.fetch_add(1) >= AT_ONCE) return false;
   ++number;
   unsigned seen = progress.load(std::memory_order_relaxed);
@@ -72,6 +75,10 @@ bool lag_perhaps(void* site) {
 
 // Whoever waits by reading an atomic variable again and again makes none.
 inline void go_on() {
+  if (void* site = written_at) {
+    written_at = nullptr;
+    lag_perhaps(site);
+  }
   if (++num_accesses & 15) return;
   progress.store(progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
@@ -100,7 +107,12 @@ inline void before_write(void* place, void* site) {
   pause_perhaps();
   bool was_read = false;
   for (void* read : read_places) was_read |= read == place;
-  if (!was_read || met == place || !are_parallel() || lag_perhaps(site)) return;
+  if (!was_read || met == place || !are_parallel()) return;
+  if (!lags[number_of(site)].load(std::memory_order_relaxed)) {  // what is done once is done now
+    written_at = site;
+    return;
+  }
+  if (lag_perhaps(site)) return;
   std::atomic<int>& number = waits[number_of(site)];
   void* nobody = nullptr;
   if (number.load(std::memory_order_relaxed) >= WAITS || !awaited.compare_exchange_strong(nobody, place)) return;

@@ -189,8 +189,19 @@ class Contestant:
             else:
                 flat = self.inputs[item["offset"] : item["offset"] + item["bytes"]].view(dtype)
                 views.append(flat.as_strided(item["shape"], item["stride"], flat.storage_offset()))
+        self.arranged = form, views
         self.args = trees.unflatten(form, views)
         return {"arranged": True}
+
+    def do_containers(self) -> dict[str, Any]:
+        """Whether the lists and dictionaries among the arguments hold what they held before calls."""
+        held: list[torch.Tensor] = []
+        given: list[torch.Tensor] = []
+        try:
+            is_same_form = trees.flatten(self.args, held) == trees.flatten(trees.unflatten(*self.arranged), given)
+        except TypeError:  # something that no input may be
+            return {"kept": False}
+        return {"kept": is_same_form and all(now is then for now, then in zip(held, given, strict=True))}
 
     def do_run(self, recorded: bool = False, profiled: bool = False, compared: bool = False) -> dict[str, Any]:
         """Call `forward` on the inputs.

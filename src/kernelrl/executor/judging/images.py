@@ -15,7 +15,7 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE, Variation
 from kernelrl.executor.contest.few_places import vary_few
-from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
+from kernelrl.executor.judging.arena import Draw, Shape, overlapping, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
 
@@ -257,7 +257,8 @@ class Images:
             form = {key: item[key] for key in ("dtype", "shape", "stride", "device")}
             tensors.append(form | {"offset": size, "bytes": span})
             size += -(-max(span, 1) // _ALIGNMENT) * _ALIGNMENT
-        return {"size": max(size, _ALIGNMENT), "form": drawn["done"], "tensors": tensors}
+        shared = bool(overlapping(drawn["tensors"]))
+        return {"size": max(size, _ALIGNMENT), "form": drawn["done"], "tensors": tensors, "shared": shared}
 
     def of(self, layout: dict[str, Any], drawn: dict[str, Any]) -> torch.Tensor:
         """The image of inputs that were just drawn."""

@@ -165,11 +165,25 @@ class Reference:
         own.arena.outputs(native, own.ask)
         if is_first:  # on other inputs some of these may stay as they are, where a step is less than a unit
             self._changes = own.arena.changed(image, layout)
+            self._check_inputs(layout)
         self.shapes.append(shape)
         self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
         if is_first:
             own.masks_by_number = native["thresholds"]["masks_by_number"]
             self.habits = learn_habits(own, before, native, layout, image, self.parameters.buffers_vary)
+
+    def _check_inputs(self, layout: dict[str, Any]) -> None:
+        """Refuse what the first call has done to its inputs, if a candidate could not be held to it."""
+        if not self._own.ask({"do": "containers"})["kept"]:
+            raise TaskError(
+                f"task {self.task.id}: forward() changes a list or a dictionary among its inputs; "
+                "only changes of tensors are seen, so what it makes must be written into these, or returned"
+            )
+        if self._changes and layout["shared"]:
+            raise TaskError(
+                f"task {self.task.id}: forward() changes its inputs, of which two share memory; "
+                "they arrive apart from each other, so get_inputs() must return one of them alone"
+            )
 
     def _draw_sizes_anew(self) -> None:
         """Other hidden sizes, each but where the reference fails with it, or its inputs have no room."""

@@ -13,6 +13,8 @@ from kernelrl.executor.judging.arena import Draw
 from kernelrl.task import Task
 
 KERNELBENCH_SEED = 42
+_TRIES = 20
+"""Sizes that are drawn in search of one that is no multiple of eight."""
 
 
 class Seeds:
@@ -61,18 +63,28 @@ class Seeds:
     def hidden_sizes(self) -> list[dict[str, int]]:
         """Sizes within the task's `SHAPE_RANGES`.
 
-        Of three in turn each dimension by itself is the smallest in one, the largest in one, and anything in one.
+        Of five in turn each dimension is the smallest in one of the first three, the largest in one, and anything in
+        one: by itself, or (in one of three such turns) together with the others. Then all of them are anything that is
+        no multiple of eight, if there is such a size, and at last anything small.
         """
         chooser = random.Random(self.of(Draw(0), "shapes"))
         count = self._settings.shapes if self._task.shape_ranges else 0
-        found: list[dict[str, int]] = [{} for _ in range(count)]
-        for name, (low, high) in self._task.shape_ranges.items():
-            for first in range(0, count, 3):
-                in_turn = found[first : first + 3]
-                sizes = chooser.sample((low, high, chooser.randint(low, high)), len(in_turn))
-                for each, size in zip(in_turn, sizes, strict=True):
+        found: list[dict[str, int]] = []
+        for _ in range(0, count, 5):
+            order = [0, 1, 2]
+            together = chooser.randrange(3) == 0
+            turn: list[dict[str, int]] = [{} for _ in range(5)]
+            for name, (low, high) in self._task.shape_ranges.items():
+                if not together:
+                    chooser.shuffle(order)
+                with_rest = [size for size in (chooser.randint(low, high) for _ in range(_TRIES)) if size % 8]
+                small = low - 1 + int((high - low + 2) ** chooser.random())
+                ends = (low, high, chooser.randint(low, high))
+                sizes = [*(ends[place] for place in order), with_rest[0] if with_rest else high, small]
+                for each, size in zip(turn, sizes, strict=True):
                     each[name] = size
-        return found
+            found += turn
+        return found[:count]
 
 
 def _kernelbench_seed(index: int) -> int:
