@@ -760,6 +760,10 @@ def test_an_integer_that_is_alone_becomes_another_in_one_of_two_draws(number: in
         assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=False)) == number
 
 
+TASK_OF_ROWS = program("pass", "return x * 2").replace("16, 8", "rows, 8").replace("class", "rows = 64\n\n\nclass", 1)
+TASK_OF_ROWS += "\nSHAPE_RANGES = {'rows': (1, 300)}\n"
+
+
 def test_hidden_sizes_are_at_both_ends_of_their_ranges_alone_and_together_and_between() -> None:
     ranges = {"N": (1, 90), "D": (7, 300), "W": (8, 8)}
     task = Task(id="t", source=f"N, D, W = 40, 100, 8\nSHAPE_RANGES = {ranges}")
@@ -771,6 +775,8 @@ def test_hidden_sizes_are_at_both_ends_of_their_ranges_alone_and_together_and_be
             assert {low, high} <= {each[name] for each in sizes[:3]}
             assert all(low <= each[name] <= high for each in sizes)
         assert sizes[3]["N"] % 8 and sizes[3]["D"] % 8
+        assert Seeds(task, ExecutorSettings(shapes=3, draws=draws), "secret").hidden_sizes() == sizes[:3]
+        assert len(Seeds(task, ExecutorSettings(shapes=10, draws=draws), "secret").hidden_sizes()) == 10
         together += {name: low for name, (low, _) in ranges.items()} in sizes[:3]
     assert 15 < together < 35
 
@@ -790,9 +796,9 @@ def test_hidden_sizes_are_others_for_who_has_seen_a_verdict(executor_cache: Path
 @pytest.mark.parametrize(
     ("forward", "inputs", "words"),
     [
-        ("kept['y'] = x * 2; return x + 1", "torch.randn(16, 8), {}", "changes a list or a dictionary"),
-        ("kept[0] = x * 2; return x + 1", "torch.randn(16, 8), [torch.randn(3)]", "changes a list or a dictionary"),
-        ("x += kept; return x * 2", "(2 * [torch.randn(16, 8)])", "two share memory"),
+        ("kept['y'] = x * 2; return x + 1", "torch.randn(16, 8), {}", "leaves something in a list"),
+        ("kept[0] = x * 2; return x + 1", "torch.randn(16, 8), [torch.randn(3)]", "leaves something in a list"),
+        ("x += kept; return x * 2", "(2 * [torch.randn(16, 8)])", "shares memory with another"),
     ],
 )
 def test_a_task_that_changes_what_no_kernel_can_be_held_to_is_at_fault(
@@ -802,6 +808,30 @@ def test_a_task_that_changes_what_no_kernel_can_be_held_to_is_at_fault(
     task = task.replace("[torch.randn(16, 8)]", f"[*{inputs}]" if inputs.startswith("(") else f"[{inputs}]")
     verdict = judge(executor, task.replace("class Model(", "class ModelNew("), task, "python")
     assert (verdict.status, verdict.fault) == ("infrastructure", "task") and words in verdict.feedback
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("kept[0] = x.sin(); return kept", "torch.randn(16, 8), [torch.randn(16, 8)]"),
+        ("kept.pop(); return x * 2", "torch.randn(16, 8), [torch.randn(16, 8)]"),
+        ("x += 1; return x * kept", "*torch.randn(16, 16).chunk(2, dim=1)"),
+        ("return x * kept", "*(2 * [torch.randn(16, 8)])"),
+    ],
+    ids=["returned", "taken out", "interleaved", "shared and left as it is"],
+)
+def test_what_a_kernel_can_be_held_to_is_judged(executor: Executor, forward: str, inputs: str) -> None:
+    task = program("pass", forward).replace("def forward(self, x)", "def forward(self, x, kept)")
+    task = task.replace("[torch.randn(16, 8)]\n", f"[{inputs}]\n")
+    verdict = judge(executor, task.replace("class Model(", "class ModelNew("), task, "python")
+    assert verdict.correct, verdict.feedback
+
+
+def test_hidden_sizes_that_a_reference_does_not_bear_are_left_out(executor: Executor) -> None:
+    task = TASK_OF_ROWS.replace("return x * 2", "return torch.linalg.inv(x[:2]) if len(x) == 1 else x * 2")
+    assert judge(executor, task.replace("class Model(", "class ModelNew("), task, "python").correct
+    wrong = task.replace("class Model(", "class ModelNew(").replace("else x * 2", "else x * (2 if len(x) == 64 else 3)")
+    assert judge(executor, wrong, task, "python").status == "incorrect"
 
 
 def test_flags_and_integers_that_python_draws_have_the_values_that_it_seldom_draws(executor: Executor) -> None:

@@ -21,6 +21,9 @@ CALLS = {
     "load_half": "keep(out, {name}(like<{vector}>(other), from))",
     "store_half": "{name}(to, like<{vector}>(other))",
     "load_first": "keep(out, {name}(from))",
+    "mask_load_first": "keep(out, {name}(like<{vector}>(other), mask, from))",
+    "maskz_load_first": "keep(out, {name}(mask, from))",
+    "mask_store_first": "{name}(to, mask, like<{vector}>(other))",
     "store_first": "{name}(to, like<__m128i>(other))",
     "mask_move": "{name}(like<__m128i>(other), like<__m128i>(other + 16), to)",
     "mask_narrow": "{name}(to, mask, like<{integers}>(other))",
@@ -97,7 +100,7 @@ def types_of(name: str, function: str) -> dict[str, str]:
     bits = int(re.match(r"_mm(\d*)", name)[1] or 128)  # type: ignore[index]
     end = name.rpartition("_")[2]
     of_four, by_i64 = end in ("ps", "epi32"), "i64" in name.split("_")[-2]
-    suffix = {"ps": "", "pi": "", "pd": "d"}.get(end, "i")
+    suffix = {"ps": "", "pi": "", "ss": "", "pd": "d", "sd": "d"}.get(end, "i")
     halves = bits // 2 if by_i64 and of_four and bits > 128 else bits
     wide_indices = bits if by_i64 or of_four else max(bits // 2, 128)
     return {

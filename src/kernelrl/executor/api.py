@@ -113,8 +113,8 @@ class ExecutorSettings(BaseModel):
     distributions: tuple[Distribution, ...] = get_args(Distribution)
     """Hidden value distributions, one more run each, where the reference itself is reliable."""
     shapes: NonNegativeInt = 5
-    """Number of hidden shapes, one more run each, where the task declares `SHAPE_RANGES`: of three, both ends come, and
-    the fourth and the fifth are anything between."""
+    """Number of hidden shapes, one more run each, where the task declares `SHAPE_RANGES`: of five,
+    both ends of each range come in three, then sizes that are no multiple of eight, then small ones."""
     oracle: Literal["float64", "native"] = "float64"
     """What outputs are compared with: the reference in float64, or as the task computes it (KernelBench)."""
     seeds: Literal["secret", "kernelbench"] = "secret"

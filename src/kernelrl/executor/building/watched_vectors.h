@@ -108,6 +108,26 @@ inline __attribute__((always_inline)) void store_first(void* to, Vector values) 
   write<Lane>(values, 0, to, 0);
 }
 
+template <class Lane, class Vector, class Mask>
+inline __attribute__((always_inline)) Vector mask_load_first(Vector before, Mask mask, const void* from) {
+  Vector result{};
+  if (mask & 1)
+    read<Lane>(result, 0, from, 0);
+  else
+    read<Lane>(result, 0, &before, 0);
+  return result;
+}
+
+template <class Lane, class Vector, class Mask>
+inline __attribute__((always_inline)) Vector maskz_load_first(Mask mask, const void* from) {
+  return mask_load_first<Lane>(Vector{}, mask, from);
+}
+
+template <class Lane, class Mask, class Vector>
+inline __attribute__((always_inline)) void mask_store_first(void* to, Mask mask, Vector values) {
+  if (mask & 1) write<Lane>(values, 0, to, 0);
+}
+
 template <int number, class Vector>
 inline __attribute__((always_inline)) Vector load_half(Vector before, const void* from) {
   read<int64_t>(before, number, from, 0);

@@ -61,6 +61,10 @@ def _intrinsics() -> Iterator[tuple[str, str, str]]:
         yield "defined(__SSE2__)", f"_mm_loadu_si{bits}", f"load_first<int{bits}_t, __m128i>"
         yield "defined(__SSE2__)", f"_mm_storeu_si{bits}", f"store_first<int{bits}_t>"
     yield "defined(__SSE2__)", "_mm_maskmoveu_si128", "mask_move"
+    for end, lane, vector in (("ss", "float", "__m128"), ("sd", "double", "__m128d")):
+        yield "defined(__AVX512F__)", f"_mm_mask_load_{end}", f"mask_load_first<{lane}>"
+        yield "defined(__AVX512F__)", f"_mm_maskz_load_{end}", f"maskz_load_first<{lane}, {vector}>"
+        yield "defined(__AVX512F__)", f"_mm_mask_store_{end}", f"mask_store_first<{lane}>"
 
 
 def _streams(bits: int) -> Iterator[tuple[str, str, str]]:
@@ -94,10 +98,10 @@ def _masks_of_512(bits: int) -> Iterator[tuple[str, str, str]]:
             yield needed, f"{prefix}_mask_load{aligned}_{end}", f"mask_load<{lane}>"
             yield needed, f"{prefix}_maskz_load{aligned}_{end}", f"maskz_load<{lane}, {vector}>"
             yield needed, f"{prefix}_mask_store{aligned}_{end}", f"mask_store<{lane}>"
-        if end in _WIDE:
-            yield needed, f"{prefix}_mask_expandloadu_{end}", f"mask_expand<{lane}>"
-            yield needed, f"{prefix}_maskz_expandloadu_{end}", f"maskz_expand<{lane}, {vector}>"
-            yield needed, f"{prefix}_mask_compressstoreu_{end}", f"mask_compress<{lane}>"
+        needed = needed if end in _WIDE else needed.replace("BW", "VBMI2")
+        yield needed, f"{prefix}_mask_expandloadu_{end}", f"mask_expand<{lane}>"
+        yield needed, f"{prefix}_maskz_expandloadu_{end}", f"maskz_expand<{lane}, {vector}>"
+        yield needed, f"{prefix}_mask_compressstoreu_{end}", f"mask_compress<{lane}>"
     for wide, narrow in ((16, 8), (32, 8), (32, 16), (64, 8), (64, 16), (64, 32)):
         for sign, number in (("", "int"), ("s", "int"), ("us", "uint")):
             types = f"{number}{wide}_t, {number}{narrow}_t, {'true' if sign else 'false'}"

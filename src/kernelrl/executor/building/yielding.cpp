@@ -1,8 +1,8 @@
 // What `-fsanitize=thread` calls at every access to memory, here without its detector, which does not know OpenMP's
 // barriers: now and then the thread waits a little or lets another one run. And one that has read a place and is about to
 // write to it, as to add something, sometimes waits for another one to read it, too, or stays behind until the others
-// have ended or wait, as it may before a lock. The first one at a place of the program stays behind once it has written:
-// it may have said that something is ready which is not yet. A kernel whose threads touch each other's memory without
+// have ended or wait, as it may before a lock. The first thread that writes so at a place of the program stays behind once it
+// has written: it may have said that something is ready which is not yet. A kernel whose threads touch each other's memory without
 // synchronisation then computes something else, and so does one that takes what malloc gives for zeros.
 
 #include <atomic>
@@ -58,7 +58,7 @@ bool lag_perhaps(void* site) {
   draw();
   const uint32_t mask = begins ? 1 : 7;
   begins = false;
-  const int before = number.load(std::memory_order_relaxed);
+  const int before = number.load(std::memory_order_relaxed);  // the first one here always stays behind
   if ((before && state & mask) || before >= LAGS) return false;
   if (lags_at_once.load(std::memory_order_relaxed) >= AT_ONCE || lags_at_once.fetch_add(1) >= AT_ONCE) return false;
   ++number;
@@ -77,7 +77,7 @@ bool lag_perhaps(void* site) {
 inline void go_on() {
   if (void* site = written_at) {
     written_at = nullptr;
-    lag_perhaps(site);
+    if (are_parallel()) lag_perhaps(site);
   }
   if (++num_accesses & 15) return;
   progress.store(progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -108,8 +108,8 @@ inline void before_write(void* place, void* site) {
   bool was_read = false;
   for (void* read : read_places) was_read |= read == place;
   if (!was_read || met == place || !are_parallel()) return;
-  if (!lags[number_of(site)].load(std::memory_order_relaxed)) {  // what is done once is done now
-    written_at = site;
+  if (!lags[number_of(site)].load(std::memory_order_relaxed) && lags_at_once.load(std::memory_order_relaxed) < AT_ONCE) {
+    written_at = site;  // a flag is set once: this may be the only write here
     return;
   }
   if (lag_perhaps(site)) return;

@@ -38,6 +38,7 @@ from kernelrl.executor.contest.construction import Construction
 from kernelrl.executor.contest.descriptors import close_others
 from kernelrl.executor.contest.drawing import Further
 from kernelrl.executor.contest.gpu import Gpu, library_share
+from kernelrl.executor.contest.input_changes import leaves_behind, share_elements
 from kernelrl.executor.contest.inputs import Inputs
 from kernelrl.executor.contest.launches import recorded_launches
 from kernelrl.executor.contest.operator_record import OperatorRecord
@@ -70,7 +71,7 @@ class Contestant:
         self.model: Any
         self.region: CallRegion | None = None
         self.held: list[list[torch.Tensor]] = []  # what the last two answers describe
-        self.args: tuple[Any, ...] = ()
+        self.arranged: tuple[Any, list[torch.Tensor]] = {"tuple": []}, []
         self.empty = torch.empty(0)
         self.ranges: set[tuple[int, int]] = set()  # from which the task draws integers
         self.num_outputs = 0  # of the last call
@@ -190,18 +191,19 @@ class Contestant:
                 flat = self.inputs[item["offset"] : item["offset"] + item["bytes"]].view(dtype)
                 views.append(flat.as_strided(item["shape"], item["stride"], flat.storage_offset()))
         self.arranged = form, views
-        self.args = trees.unflatten(form, views)
         return {"arranged": True}
 
-    def do_containers(self) -> dict[str, Any]:
-        """Whether the lists and dictionaries among the arguments hold what they held before calls."""
-        held: list[torch.Tensor] = []
-        given: list[torch.Tensor] = []
-        try:
-            is_same_form = trees.flatten(self.args, held) == trees.flatten(trees.unflatten(*self.arranged), given)
-        except TypeError:  # something that no input may be
-            return {"kept": False}
-        return {"kept": is_same_form and all(now is then for now, then in zip(held, given, strict=True))}
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments of `forward`, in lists and dictionaries of which no earlier call has changed any."""
+        args: tuple[Any, ...] = trees.unflatten(*self.arranged)
+        return args
+
+    def do_shared(self, numbers: list[int]) -> dict[str, Any]:
+        """Whether inputs of these numbers, as `get_inputs()` gave them, have elements that others have."""
+        tensors: list[torch.Tensor] = []
+        trees.flatten(self.drawn, tensors)
+        return {"shared": any(share_elements(tensors, number) for number in numbers)}
 
     def do_run(self, recorded: bool = False, profiled: bool = False, compared: bool = False) -> dict[str, Any]:
         """Call `forward` on the inputs.
@@ -246,16 +248,18 @@ class Contestant:
         before = self.handed_over.count
         thresholds = Thresholds(self.model, self.args, self.ranges) if compared else contextlib.nullcontext()
         with thresholds, OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
+            args = self.args
             if self.gpu is not None and profiled:
-                outputs, seen["library_share"] = library_share(lambda: self.model(*self.args))
+                outputs, seen["library_share"] = library_share(lambda: self.model(*args))
             else:
-                outputs = self.model(*self.args)
+                outputs = self.model(*args)
                 if self.gpu is not None:
                     self.gpu.finish()
         if numbers := self.handed_over.count - before:  # as `item()` would
             record.counts["aten::_local_scalar_dense"] += numbers
         seen.update(operators=dict(record.counts), launches=launches)
         if compared:
+            seen["leaves_behind"] = leaves_behind(args, self.args, outputs)
             seen["idle"] = sorted(record.counts.keys() - record.changing)
         if isinstance(thresholds, Thresholds):
             seen["thresholds"] = thresholds.found()

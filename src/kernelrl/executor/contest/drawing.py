@@ -48,6 +48,8 @@ class Further:
     """What is rare may be NaN or infinite."""
     counts: bool = False
     """Some counts are larger than any that were drawn."""
+    python_ends: bool = False
+    """Some draws by Python's `random` are the smallest or the largest that they can be."""
     rows: bool = False
     """Some rows are all zero, of masks all false or all true."""
 

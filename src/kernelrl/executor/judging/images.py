@@ -15,12 +15,13 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
 from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE, Variation
 from kernelrl.executor.contest.few_places import vary_few
-from kernelrl.executor.judging.arena import Draw, Shape, overlapping, span_of, view, write
+from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
 
 _ALIGNMENT = 64
 _OTHER_GENERATORS = re.compile(r"\b(numpy|random)\b")
+_PYTHON = re.compile(r"^\s*(import random|from random import)\b", re.MULTILINE)
 _UNFOLLOWED = re.compile("numpy|tolist")
 """By these a tensor's values leave PyTorch's operators, and what is made of them is not seen."""
 _ANOTHER = 1 << 20
@@ -80,6 +81,10 @@ class Images:
         """Integers that are drawn hold numbers that matter, and the ends of their range, in further distributions."""
         self.unmixed: set[Distribution] = set()
         """Distributions in which they do not, because the reference does not bear it."""
+        self.draws_by_python = bool(_PYTHON.search(own.task.source))
+        """The task may draw by Python's `random`."""
+        self.within: set[Distribution] = set()
+        """Distributions in which what that draws is not at its ends, because the reference does not bear it."""
         self.draws_counts = False
         """The task draws whole numbers of which there is no largest."""
         self.uncounted: set[Distribution] = set()
@@ -132,6 +137,7 @@ class Images:
         self.tame.clear()
         self.uncounted.clear()
         self.unmixed.clear()
+        self.within.clear()
         self.near.clear()
 
     def further(self, distribution: str) -> dict[str, Any]:
@@ -141,6 +147,8 @@ class Images:
             return {}
         counted = self.draws_counts and distribution in COUNTED and distribution not in self.uncounted
         further = self._mixed(distribution) | self._floats(distribution, compared)
+        if self.draws_by_python and distribution not in ("task", *self.within):
+            further |= {"python_ends": True}
         return further | {"counts": True} if counted and not compared["makes_places"] else further
 
     def _mixed(self, distribution: str) -> dict[str, Any]:
@@ -257,8 +265,7 @@ class Images:
             form = {key: item[key] for key in ("dtype", "shape", "stride", "device")}
             tensors.append(form | {"offset": size, "bytes": span})
             size += -(-max(span, 1) // _ALIGNMENT) * _ALIGNMENT
-        shared = bool(overlapping(drawn["tensors"]))
-        return {"size": max(size, _ALIGNMENT), "form": drawn["done"], "tensors": tensors, "shared": shared}
+        return {"size": max(size, _ALIGNMENT), "form": drawn["done"], "tensors": tensors}
 
     def of(self, layout: dict[str, Any], drawn: dict[str, Any]) -> torch.Tensor:
         """The image of inputs that were just drawn."""

@@ -91,10 +91,14 @@ def find_apart(
 def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]) -> None:
     """Find out with how much less beside a hidden distribution the reference is reliable, which it is not with all.
 
-    Counts beyond those that were drawn are left out first, then integers that matter, then values far from zero and
-    outliers. Where draws leave their interval, each is tried alone, and those that it bears together; otherwise, and
-    where it does not bear these, the distribution holds nothing more.
+    The ends of what Python draws are left out first, then counts beyond those that were drawn, integers that matter,
+    and values far from zero and outliers. Where draws leave their interval, each is tried alone, and those that it
+    bears together; otherwise, and where it does not bear these, the distribution holds nothing more.
     """
+    if images.draws_by_python:
+        images.within.add(distribution)
+        if bears():
+            return
     if images.draws_counts and distribution in COUNTED:
         images.uncounted.add(distribution)
         if bears():

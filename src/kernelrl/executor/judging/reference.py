@@ -116,7 +116,13 @@ class Reference:
         plain: list[tuple[int, float]] = []
         draws_integers = draws_counts = False
         for index, each in enumerate(sizes):
-            drawn = own.ask(images.question(Draw(0, shape=index), each))
+            try:
+                drawn = own.ask(images.question(Draw(0, shape=index), each))
+            except TaskError:
+                if not index or not self.process.alive:
+                    raise
+                sizes[index] = {}
+                drawn = own.ask(images.question(Draw(0, shape=index), {}))
             plain = plain if first else [(number, factor) for number, factor in drawn["plain"]]
             draws_integers |= drawn["draws_integers"]
             draws_counts |= drawn["draws_counts"]
@@ -133,7 +139,12 @@ class Reference:
         own.attach(self.arena_bytes)
         self.shapes: list[Shape] = []
         for size, (layout, image) in zip(sizes, first, strict=True):
-            self._show(size, layout, image)
+            try:
+                self._show(size, layout, image)
+            except TaskError:
+                if not self.shapes or not self.process.alive:
+                    raise
+                self.shapes.append(self.shapes[0])
         layout, image = first[0]
         images.find_varying(image, layout)
         attempts = Attempts(self.process, self._make_case, self._run)
@@ -165,24 +176,24 @@ class Reference:
         own.arena.outputs(native, own.ask)
         if is_first:  # on other inputs some of these may stay as they are, where a step is less than a unit
             self._changes = own.arena.changed(image, layout)
-            self._check_inputs(layout)
+            self._check_changes(native)
         self.shapes.append(shape)
         self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
         if is_first:
             own.masks_by_number = native["thresholds"]["masks_by_number"]
             self.habits = learn_habits(own, before, native, layout, image, self.parameters.buffers_vary)
 
-    def _check_inputs(self, layout: dict[str, Any]) -> None:
-        """Refuse what the first call has done to its inputs, if a candidate could not be held to it."""
-        if not self._own.ask({"do": "containers"})["kept"]:
+    def _check_changes(self, native: dict[str, Any]) -> None:
+        """Refuse what the first call has done to its inputs, if no candidate could be held to it."""
+        if native["leaves_behind"]:
             raise TaskError(
-                f"task {self.task.id}: forward() changes a list or a dictionary among its inputs; "
-                "only changes of tensors are seen, so what it makes must be written into these, or returned"
+                f"task {self.task.id}: forward() leaves something in a list or a dictionary among its inputs that it "
+                "does not return; only changes of tensors are seen, so it must be written into one, or be returned"
             )
-        if self._changes and layout["shared"]:
+        if self._changes and self._own.ask({"do": "shared", "numbers": self._changes})["shared"]:
             raise TaskError(
-                f"task {self.task.id}: forward() changes its inputs, of which two share memory; "
-                "they arrive apart from each other, so get_inputs() must return one of them alone"
+                f"task {self.task.id}: forward() changes an input that shares memory with another one; "
+                "candidates get them apart from each other, so get_inputs() must return a copy of one"
             )
 
     def _draw_sizes_anew(self) -> None:

@@ -64,8 +64,8 @@ class Seeds:
         """Sizes within the task's `SHAPE_RANGES`.
 
         Of five in turn each dimension is the smallest in one of the first three, the largest in one, and anything in
-        one: by itself, or (in one of three such turns) together with the others. Then all of them are anything that is
-        no multiple of eight, if there is such a size, and at last anything small.
+        one: by itself, or (in one of three such turns) together with the others. In the fourth every dimension is
+        anything that is no multiple of eight, if there is such a size, and in the fifth anything small.
         """
         chooser = random.Random(self.of(Draw(0), "shapes"))
         count = self._settings.shapes if self._task.shape_ranges else 0
@@ -77,10 +77,11 @@ class Seeds:
             for name, (low, high) in self._task.shape_ranges.items():
                 if not together:
                     chooser.shuffle(order)
-                with_rest = [size for size in (chooser.randint(low, high) for _ in range(_TRIES)) if size % 8]
+                drawn = (chooser.randint(low, high) for _ in range(_TRIES))
+                with_rest = next((size for size in drawn if size % 8), low)
                 small = low - 1 + int((high - low + 2) ** chooser.random())
                 ends = (low, high, chooser.randint(low, high))
-                sizes = [*(ends[place] for place in order), with_rest[0] if with_rest else high, small]
+                sizes = [*(ends[place] for place in order), with_rest, small]
                 for each, size in zip(turn, sizes, strict=True):
                     each[name] = size
             found += turn
