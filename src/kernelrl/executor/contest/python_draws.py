@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-ONE_IN = 4
+ONE_IN = 3
 """Of so many draws one is at an end of its range."""
 FIRST = 16
 """Draws of one call of `get_inputs()` that may be: those of whole lists stay typical."""
