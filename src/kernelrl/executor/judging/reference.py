@@ -138,11 +138,11 @@ class Reference:
         self.arena_bytes = max(most) + BEHIND
         own.attach(self.arena_bytes)
         self.shapes: list[Shape] = []
-        for size, (layout, image) in zip(sizes, first, strict=True):
+        for index, (size, (layout, image)) in enumerate(zip(sizes, first, strict=True)):
             try:
                 self._show(size, layout, image)
             except TaskError:
-                if not self.shapes or not self.process.alive:
+                if not index or not self.process.alive:
                     raise
                 self.shapes.append(self.shapes[0])
         layout, image = first[0]
