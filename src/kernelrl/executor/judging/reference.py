@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -92,6 +92,7 @@ class Reference:
         self._unborne: set[str] = set()  # as timed calls have shown
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
+        self.shapes: list[Shape] = []
         self._sizes_are_old = False
         self._checked: list[Case] = []
         self.has_parameters = self.parameters_vary = False
@@ -111,41 +112,14 @@ class Reference:
         self.parameters = ReferenceParameters(own, self.seeds, loaded["parameters"])
         registered = {each["dtype"] for each in loaded["parameters"]["tensors"]}
         self.dtypes = {dtype for dtype in registered if "float" in dtype}
-        sizes = [{}, *self.seeds.hidden_sizes()]
-        first: list[tuple[dict[str, Any], torch.Tensor]] = []
-        plain: list[tuple[int, float]] = []
-        draws_integers = draws_counts = False
-        for index, each in enumerate(sizes):
-            try:
-                drawn = own.ask(images.question(Draw(0, shape=index), each))
-            except TaskError:
-                if not index or not self.process.alive:
-                    raise
-                sizes[index] = {}
-                drawn = own.ask(images.question(Draw(0, shape=index), {}))
-            plain = plain if first else [(number, factor) for number, factor in drawn["plain"]]
-            draws_integers |= drawn["draws_integers"]
-            draws_counts |= drawn["draws_counts"]
-            layout = images.lay_out(drawn)
-            first.append((layout, images.of(layout, drawn)))
-        most = [layout["size"] for layout, _ in first]
-        if self.seeds.are_renewed and self.seeds.largest_sizes:  # later ones may be anything up to these
-            try:
-                most.append(images.lay_out(own.ask(images.question(Draw(0), self.seeds.largest_sizes)))["size"])
-            except TaskError:  # together they are too much: what has no room is left out
-                if not self.process.alive:
-                    raise
-        self.arena_bytes = max(most) + BEHIND
+        drawn = own.ask(images.question(Draw(0), {}))
+        plain = [(number, factor) for number, factor in drawn["plain"]]
+        layout = images.lay_out(drawn)
+        image = images.of(layout, drawn)
+        self.arena_bytes = max(layout["size"], *self._bytes_of_hidden_sizes()) + BEHIND
         own.attach(self.arena_bytes)
-        self.shapes: list[Shape] = []
-        for index, (size, (layout, image)) in enumerate(zip(sizes, first, strict=True)):
-            try:
-                self._show(size, layout, image)
-            except TaskError:
-                if not index or not self.process.alive:
-                    raise
-                self.shapes.append(self.shapes[0])
-        layout, image = first[0]
+        self._show(layout, image)
+        self._draw_sizes()
         images.find_varying(image, layout)
         attempts = Attempts(self.process, self._make_case, self._run)
         if settings.oracle == "native":
@@ -158,8 +132,8 @@ class Reference:
             images.learn(
                 plain,
                 self.habits.thresholds,
-                draws_integers and not ties_are_open,
-                draws_counts,
+                drawn["draws_integers"] and not ties_are_open,
+                drawn["draws_counts"],
                 self.habits.minds_not_finite,
             )
             self.parameters.learn(self.habits.thresholds)
@@ -167,21 +141,29 @@ class Reference:
         if settings.oracle != "native":
             self._vary_numbers(attempts)
 
-    def _show(self, sizes: dict[str, int], layout: dict[str, Any], image: torch.Tensor) -> None:
-        """Call it on the first inputs of one size; the task's own size is the first."""
-        own, is_first = self._own, not self.shapes
-        before = own.ask({"do": "state"})["state"] if is_first else {}
-        native = own.call(layout, image, filled=True, recorded=is_first, compared=is_first)
-        shape = self._shape_of(sizes, layout, native)
+    def _bytes_of_hidden_sizes(self) -> Iterator[int]:
+        """What inputs of hidden sizes take in the arena, those that will be drawn later among them."""
+        yield 0
+        later = [self.seeds.largest_sizes] if self.seeds.are_renewed and self.seeds.largest_sizes else []
+        for index, sizes in enumerate([*self.seeds.hidden_sizes(), *later], start=1):
+            try:
+                yield self._images.lay_out(self._own.ask(self._images.question(Draw(0, shape=index), sizes)))["size"]
+            except TaskError:  # it will be left out
+                if not self.process.alive:
+                    raise
+
+    def _show(self, layout: dict[str, Any], image: torch.Tensor) -> None:
+        """Call it on the first inputs, of the size that the task shows."""
+        own = self._own
+        before = own.ask({"do": "state"})["state"]
+        native = own.call(layout, image, filled=True, recorded=True, compared=True)
+        self.shapes = [self._shape_of({}, layout, native)]
         own.arena.outputs(native, own.ask)
-        if is_first:  # on other inputs some of these may stay as they are, where a step is less than a unit
-            self._changes = own.arena.changed(image, layout)
-            self._check_changes(native)
-        self.shapes.append(shape)
+        self._changes = own.arena.changed(image, layout)  # on other inputs some may stay, where a step is below a unit
+        self._check_changes(native)
         self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
-        if is_first:
-            own.masks_by_number = native["thresholds"]["masks_by_number"]
-            self.habits = learn_habits(own, before, native, layout, image, self.parameters.buffers_vary)
+        own.masks_by_number = native["thresholds"]["masks_by_number"]
+        self.habits = learn_habits(own, before, native, layout, image, self.parameters.buffers_vary)
 
     def _check_changes(self, native: dict[str, Any]) -> None:
         """Refuse what the first call has done to its inputs, if no candidate could be held to it."""
@@ -196,12 +178,14 @@ class Reference:
                 "candidates get them apart from each other, so get_inputs() must return a copy of one"
             )
 
-    def _draw_sizes_anew(self) -> None:
-        """Other hidden sizes, each but where the reference fails with it, or its inputs have no room."""
+    def _draw_sizes(self) -> None:
+        """Hidden sizes, with the shown one or an earlier one for each with which the reference fails."""
         self._sizes_are_old = False
         own, images = self._own, self._images
         self.parameters.take(0)
-        for index, sizes in enumerate(self.seeds.hidden_sizes(), start=1):
+        hidden = self.seeds.hidden_sizes()
+        self.shapes += self.shapes[:1] * (1 + len(hidden) - len(self.shapes))
+        for index, sizes in enumerate(hidden, start=1):
             try:
                 drawn = own.ask(images.question(Draw(0, shape=index), sizes))
                 layout = images.lay_out(drawn)
@@ -286,7 +270,7 @@ class Reference:
         """
         settings = self.settings
         if self._sizes_are_old:
-            self._draw_sizes_anew()
+            self._draw_sizes()
         checked, redrawn = self._number(CHECKED, packed), self._number(REDRAWN, packed)
         cases = [self._trial(index, checked) for index in range(settings.trials)]
         planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
