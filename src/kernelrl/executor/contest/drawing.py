@@ -32,6 +32,8 @@ _COUNTS = {"poisson": 0, "binomial": 0, "geometric": 1, "geometric_": 1}
 class Further:
     """What draws of a hidden distribution hold beside it, if the reference bears that."""
 
+    only: Sequence[int] | None = None
+    """The draws that have the distribution at all; None: all of them."""
     beyond: Sequence[tuple[int, float]] = ()
     """The draws that leave the interval of their operator, or may, see `PlainDraws.reach`."""
     floats: Sequence[float] = ()
@@ -105,7 +107,9 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             if support is not None and drawn.is_floating_point():
                 self.plain.begin(drawn, self.num_drawn, support)
             return drawn
-        new = self._redraw(self._distribution, name, drawn, support)
+        only = self._further.only
+        has_it = only is None or self.num_drawn in only
+        new = self._redraw(self._distribution, name, drawn, support) if has_it else None
         if name == "binomial" and new is not None:
             new = torch.minimum(new.to(drawn.dtype), args[0])
         if new is not None:

@@ -118,7 +118,7 @@ def learn_habits(
     else:
         is_same_form = trees.normalised(native["done"]) == trees.normalised(again["done"])
         _check_memory(own, is_same_form, *(([], []) if choosing else (outputs, outputs_again)))
-    minds_not_finite = bool(_MINDS_NOT_FINITE & operators) or (
+    minds_not_finite = bool(_MINDS_NOT_FINITE & operators or "isfinite" in own.task.source) or (
         not changes_more
         and "NaN" not in not_finite
         and not (_SWALLOWS_NAN | _CHOOSES) & operators

@@ -89,6 +89,10 @@ class Images:
         """The task draws whole numbers of which there is no largest."""
         self.uncounted: set[Distribution] = set()
         """Distributions in which these are no larger, because the reference does not bear it."""
+        self.num_drawn = 0
+        """Draws of one call of `get_inputs()`."""
+        self.only: dict[Distribution, list[int]] = {}
+        """Draws that have a distribution where the reference does not bear that all have it."""
         self.draws_numbers = False
         """Draws have had other numbers, or what else the task passes beside its tensors."""
         self._foreign: list[bool] = []
@@ -108,23 +112,23 @@ class Images:
 
     def learn(
         self,
-        plain: list[tuple[int, float]],
+        drawn: dict[str, Any],
         thresholds: dict[str, Any],
         mixes_integers: bool,
-        draws_counts: bool,
         minds_not_finite: bool,
     ) -> None:
         """From now on hidden distributions hold more than the task's own draws do.
 
         Args:
-            plain: draws whose values are inputs as they are, see `PlainDraws.reach`.
+            drawn: what the first draw of the task's own inputs has told, see `Contestant.do_inputs`.
             thresholds: what the reference compares its data with, see `Thresholds.found`.
             mixes_integers: integers are drawn from a range, and any number of equal ones is no matter.
-            draws_counts: whole numbers are drawn of which there is no largest.
             minds_not_finite: the task says what becomes of NaN or infinity.
         """
         self.mixes_integers = mixes_integers
-        self.draws_counts = draws_counts
+        self.draws_counts = drawn["draws_counts"]
+        self.num_drawn = drawn["num_drawn"]
+        plain = [(number, factor) for number, factor in drawn["plain"]]
         self._minds_not_finite = minds_not_finite
         self.thresholds = thresholds
         self.plain = [] if _UNFOLLOWED.search(self._own.task.source) else plain
@@ -138,15 +142,17 @@ class Images:
         self.uncounted.clear()
         self.unmixed.clear()
         self.within.clear()
+        self.only.clear()
         self.near.clear()
 
     def further(self, distribution: str) -> dict[str, Any]:
         """What draws hold beside a distribution (`drawing.Further`)."""
         compared = self.thresholds
+        only = {"only": self.only[distribution]} if distribution in self.only else {}
         if compared is None or distribution in self.near:
-            return {}
+            return only
         counted = self.draws_counts and distribution in COUNTED and distribution not in self.uncounted
-        further = self._mixed(distribution) | self._floats(distribution, compared)
+        further = only | self._mixed(distribution) | self._floats(distribution, compared)
         if self.draws_by_python and distribution not in ("task", *self.within):
             further |= {"python_ends": True}
         return further | {"counts": True} if counted and not compared["makes_places"] else further

@@ -18,6 +18,8 @@ from kernelrl.executor.judging.arena import Draw, span_of, view
 from kernelrl.executor.judging.images import Copies, Images, find_copies
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 
+MAX_DRAWS = 6
+"""Of so many it is tried which alone may have a distribution."""
 MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
 
@@ -93,7 +95,8 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
 
     The ends of what Python draws are left out first, then counts beyond those that were drawn, integers that matter,
     and values far from zero and outliers. Where draws leave their interval, each is tried alone, and those that it
-    bears together; otherwise, and where it does not bear these, the distribution holds nothing more.
+    bears together. Then some of the draws have the distribution, and the others are the task's own; where that is not
+    borne either, it holds nothing more.
     """
     if images.draws_by_python:
         images.within.add(distribution)
@@ -121,7 +124,25 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
         images.kept[distribution] = kept
         if kept and bears():
             return
-    images.near.add(distribution)
+    if not _find_draws(images, distribution, bears):
+        images.near.add(distribution)
+
+
+def _find_draws(images: Images, distribution: Distribution, bears: Callable[[], bool]) -> bool:
+    """Find out which of several draws may have a distribution that the reference does not bear of all of them."""
+    if not 1 < images.num_drawn <= MAX_DRAWS:
+        return False
+    found = []
+    for number in range(1, images.num_drawn + 1):
+        images.only[distribution] = [number]
+        if bears():
+            found.append(number)
+    images.only[distribution] = found
+    if len(found) > 1 and not bears():
+        images.only[distribution] = found[:1]
+    if not found:
+        del images.only[distribution]
+    return bool(found)
 
 
 def with_other_numbers(form: Any, chooser: random.Random, far: bool, zeros: bool) -> Any:

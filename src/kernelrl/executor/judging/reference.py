@@ -113,7 +113,6 @@ class Reference:
         registered = {each["dtype"] for each in loaded["parameters"]["tensors"]}
         self.dtypes = {dtype for dtype in registered if "float" in dtype}
         drawn = own.ask(images.question(Draw(0), {}))
-        plain = [(number, factor) for number, factor in drawn["plain"]]
         layout = images.lay_out(drawn)
         image = images.of(layout, drawn)
         self.arena_bytes = max(layout["size"], *self._bytes_of_hidden_sizes()) + BEHIND
@@ -129,13 +128,8 @@ class Reference:
             images.twins = find_twins(images, attempts.bears, image, layout)
             images.copies = find_apart(images, attempts.bears, image, layout)
             ties_are_open = self.habits.unstable and not self.habits.sorts
-            images.learn(
-                plain,
-                self.habits.thresholds,
-                drawn["draws_integers"] and not ties_are_open,
-                drawn["draws_counts"],
-                self.habits.minds_not_finite,
-            )
+            mixes_integers = drawn["draws_integers"] and not ties_are_open
+            images.learn(drawn, self.habits.thresholds, mixes_integers, self.habits.minds_not_finite)
             self.parameters.learn(self.habits.thresholds)
         self.parameters_vary = self._try_parameters(attempts)
         if settings.oracle != "native":
@@ -452,7 +446,7 @@ class Reference:
     def _reliable_case(self, draw: Draw) -> Case | None:
         """A case on which the reference may fail or be unreliable; None: it does, or is."""
         case = self._try_case(draw)
-        if case is None and self._images.further(draw.distribution):
+        if case is None and (self._images.num_drawn > 1 or self._images.further(draw.distribution)):
             assert draw.distribution != "task"
             narrow(self._images, draw.distribution, lambda: self._try_case(draw) is not None)
             case = self._try_case(draw)
