@@ -6,6 +6,7 @@ import math
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -156,6 +157,38 @@ def test_calls_that_do_not_count_are_no_place_for_work() -> None:
     honest, moving = _verdict(_timed(1.0, 1.15)), _verdict(_timed(0.2, 1.8))
     assert not honest.uneven and honest.speedup is not None and honest.speedup.median == pytest.approx(2.0, rel=1e-3)
     assert moving.uneven and moving.speedup is not None and moving.speedup.median == pytest.approx(2.05, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("computed", "median"),
+    [([1.0] * 18 + [7.0] * 2, 1.25), ([1.0] * 19 + [90.0], 2.0), ([1.0, 1.1] * 10, 2.0), ([], 2.0)],
+    ids=["twice", "once", "as usual", "not known"],
+)
+def test_work_of_many_calls_in_one_of_them_counts(computed: list[float], median: float) -> None:
+    found = replace(_timed(1.0, 1.0), computed=computed, computed_reference=[2.0] * 20)
+    verdict = _verdict(found)
+    assert verdict.speedup is not None and verdict.speedup.median == pytest.approx(median, rel=1e-2)
+    assert verdict.uneven == (median < 2)
+
+
+BURSTS = RIGHT.replace(
+    "  int64_t n = x.numel();\n",
+    """  int64_t n = x.numel();
+  static int call = 0;
+  static volatile float sink;
+  if (++call % 5 == 0) for (int i = 0; i < 30000000; ++i) sink = i * 0.5f;
+""",
+)
+
+
+@pytest.mark.slow
+def test_a_kernel_that_works_for_many_calls_in_one_of_them_is_not_fast(
+    executor_cache: Path, kept_executor: Kept
+) -> None:
+    with kept_executor({**FAST, "cache_dir": str(executor_cache), "min_pairs": 12, "max_pairs": 12}) as engine:
+        honest, verdict = (judge(engine, source) for source in (RIGHT + "\n# honest", BURSTS))
+    assert honest.correct and not honest.uneven, honest.feedback
+    assert verdict.correct and verdict.uneven and verdict.speedup is not None and verdict.speedup.median < 0.3
 
 
 def test_one_slow_call_at_the_beginning_of_a_turn_is_not_many() -> None:

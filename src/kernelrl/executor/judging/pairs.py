@@ -23,6 +23,7 @@ from kernelrl.executor.judging.tally import NUM_COUNTED, Tally
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.judging.trials import Passed, judge_operators
 from kernelrl.executor.processes.failures import ProcessFailure
+from kernelrl.executor.processes.standing import computing
 
 RECORDED_ONE_IN = 4
 """Share of turns in which a call is recorded, chosen at random."""
@@ -199,18 +200,24 @@ class Pairs:
             self._ask_nothing()
             found.overheads.append(reference.time_nothing())
         for turn, row in enumerate(rows):
-            candidate_s = []
-            reference_s = [reference.time(case) for case in row]
+            candidate_s, reference_s = [], []
+            begins = len(row) == 1  # what it does once in its life is done then
+            for case in row:
+                with computing(reference.pid, [] if begins else found.computed_reference):
+                    reference_s.append(reference.time(case))
             compiled_s: list[float | None] = [None] * len(row)
             if not isinstance(compiled, str) and len(row) > 1:  # it has clocks, without which nothing compiles
                 confined = reference.cost_of_confinement(row, reference_s)
                 compiled_s = [compiled.time(case) * confined for case in row]
             for case in row:
-                reply, seconds = self._time_call(case)
+                with computing(self._own.process.pid, [] if begins else found.computed):
+                    reply, seconds = self._time_call(case)
                 candidate_s.append(seconds)
                 checks.append(self._examine_timed(reply, case))
             for case, recorded in extra.get(turn, []):  # behind: what pauses before a turn shows in its first call
-                reply, _ = self._time_call(case, recorded)
+                is_alike = not recorded and case.draw.distribution not in self._passed.distributions
+                with computing(self._own.process.pid, found.computed if is_alike else []):
+                    reply, _ = self._time_call(case, recorded)
                 checks.append(self._examine_timed(reply, case))
                 if recorded:
                     judge_operators(self._own, reply)

@@ -84,6 +84,11 @@ class TimedReference:
     def _running(self) -> ReferenceProcess:
         return self._confined or self._own
 
+    @property
+    def pid(self) -> int:
+        """Of the process that is timed."""
+        return self._running.process.pid
+
     def time(self, case: Case) -> float:
         """Time of one call on fresh inputs (in seconds), see `time_call`."""
         return self._running.time(case)

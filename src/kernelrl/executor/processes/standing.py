@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 STOPPING_CPU_S = 1.0
 """Time that a process may compute after it was told to stop (in seconds): no kernel's system call takes so long."""
@@ -115,6 +115,14 @@ def stands(pid: int) -> bool:
     """Whether every thread of a process that was told to stop stands, and so does what it has started."""
     with closing(Threads(pid)) as threads:
         return threads.stand()
+
+
+@contextmanager
+def computing(pid: int, found: list[float]) -> Iterator[None]:
+    """Add to `found` how long a process computes meanwhile (in seconds)."""
+    before = cpu_s(pid)
+    yield
+    found.append(cpu_s(pid) - before)
 
 
 def cpu_s(pid: int) -> float:
