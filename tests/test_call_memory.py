@@ -188,7 +188,7 @@ def test_a_kernel_that_works_for_many_calls_in_one_of_them_is_not_fast(
     with kept_executor({**FAST, "cache_dir": str(executor_cache), "min_pairs": 12, "max_pairs": 12}) as engine:
         honest, verdict = (judge(engine, source) for source in (RIGHT + "\n# honest", BURSTS))
     assert honest.correct and not honest.uneven, honest.feedback
-    assert verdict.correct and verdict.uneven and verdict.speedup is not None and verdict.speedup.median < 0.3
+    assert verdict.correct and verdict.uneven and verdict.speedup is not None and verdict.speedup.median < 1
 
 
 def test_one_slow_call_at_the_beginning_of_a_turn_is_not_many() -> None:
