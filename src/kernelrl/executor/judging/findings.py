@@ -37,6 +37,8 @@ UNCERTAINTY = 0.3
 """Share of the overhead by which all times of one process may be off together (benchmarks/timing_honesty.py)."""
 TOO_WIDE = 3.0
 """An interval that holds 1 and whose upper end is so many times the lower one tells nothing."""
+LONG = 3.0
+"""Multiple of what most calls compute that an honest program's do not (of 186 programs: 2.4 at most)."""
 UNEVEN = 0.25
 """Share of a candidate's time by which its other calls may take longer than those that count."""
 
@@ -164,6 +166,11 @@ class Findings:
         ]
         return replace(self, calls=calls)
 
+    @property
+    def has_a_long_call(self) -> bool:
+        """A call of the candidate's computed far longer than most: further ones tell whether that comes again."""
+        return bool(self.computed) and max(self.computed) > LONG * float(np.median(self.computed))
+
     def _hidden_by_the_median(self) -> float:
         """Time that a call takes longer in the mean than the median says, and the reference's does not (in seconds).
 
@@ -175,9 +182,8 @@ class Findings:
         net = float(np.median(self._net(self._candidate)))
         to_time = net / float(np.median(self.computed))
         candidate, reference = (sorted(seconds)[:-1] for seconds in (self.computed, self.computed_reference))
-        if (
-            _beyond_median(candidate) - _beyond_median(reference)
-        ) * to_time <= UNEVEN * net + RESOLUTION * self.overhead:
+        seen = _beyond_median(candidate) - _beyond_median(reference)
+        if seen * to_time <= UNEVEN * net + RESOLUTION * self.overhead:
             return 0.0
         return (_beyond_median(self.computed) - _beyond_median(self.computed_reference)) * to_time
 

@@ -22,7 +22,9 @@ _UNSTABLE = frozenset(
 )
 """Operators whose integer outputs are not determined where values are equal, unless a sort is stable."""
 _MAY_BE_STABLE = frozenset(("aten::sort", "aten::argsort"))
-_MINDS_NOT_FINITE = frozenset(f"aten::{name}" for name in "nan_to_num isnan isinf isposinf isneginf nansum nanmedian".split())
+_MINDS_NOT_FINITE = frozenset(
+    f"aten::{name}" for name in "nan_to_num isnan isinf isposinf isneginf nansum nanmedian".split()
+)
 """Operators of tasks that say what becomes of NaN and infinity. Others are found out by trying one NaN."""
 _SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heaviside heaviside_ _linalg_eigh".split())
 """Operators that make a number of NaN, which is not documented (pytorch/pytorch#41245): no task says that by them."""

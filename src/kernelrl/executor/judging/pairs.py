@@ -106,8 +106,9 @@ class Pairs:
                 num_pairs = min(missing, MOST_PAIRS)
                 continue
             scatter, common = found.widths()
-            wide = scatter >= max(settings.target_width, common) and time.monotonic() < deadline
-            num_pairs = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if wide else 0
+            is_open = scatter >= max(settings.target_width, common) or found.has_a_long_call
+            goes_on = is_open and time.monotonic() < deadline
+            num_pairs = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if goes_on else 0
 
     def count(self) -> None:
         """Count what the processor does in further calls, which are as the timed ones are to the candidate, questions
