@@ -160,12 +160,19 @@ def test_calls_that_do_not_count_are_no_place_for_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("computed", "median"),
-    [([1.0] * 18 + [7.0] * 2, 1.25), ([1.0] * 19 + [90.0], 2.0), ([1.0, 1.1] * 10, 2.0), ([], 2.0)],
-    ids=["twice", "once", "as usual", "not known"],
+    ("computed", "longest", "median"),
+    [
+        ([1.0] * 18 + [7.0] * 2, 2.0, 1.25),
+        ([1.0] * 18 + [7.0] * 2, 30.0, 1.52),
+        ([1.0] * 19 + [90.0], 2.0, 2.0),
+        ([1.0, 1.1] * 10, 2.0, 2.0),
+        ([], 2.0, 2.0),
+    ],
+    ids=["twice", "twice, and one of the reference's is long, too", "once", "as usual", "not known"],
 )
-def test_work_of_many_calls_in_one_of_them_counts(computed: list[float], median: float) -> None:
-    found = replace(_timed(1.0, 1.0), computed=computed, computed_reference=[2.0] * 20)
+def test_work_of_many_calls_in_one_of_them_counts(computed: list[float], longest: float, median: float) -> None:
+    found = replace(_timed(1.0, 1.0), computed=computed, computed_reference=[2.0] * 19 + [longest])
+    assert found.has_a_long_call == (max(computed, default=0) == 90)
     verdict = _verdict(found)
     assert verdict.speedup is not None and verdict.speedup.median == pytest.approx(median, rel=1e-2)
     assert verdict.uneven == (median < 2)

@@ -33,7 +33,9 @@ class Further:
     """What draws of a hidden distribution hold beside it, if the reference bears that."""
 
     only: Sequence[int] | None = None
-    """The draws that have the distribution at all; None: all of them."""
+    """The draws of which this holds; None: all of them."""
+    elsewhere: bool = False
+    """The other draws have the distribution, and nothing beside it; otherwise they are the task's own."""
     beyond: Sequence[tuple[int, float]] = ()
     """The draws that leave the interval of their operator, or may, see `PlainDraws.reach`."""
     floats: Sequence[float] = ()
@@ -71,7 +73,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
     def __init__(self, distribution: Distribution | Literal["task"], seed: int, further: Further | None = None):
         super().__init__()
         self._distribution = distribution
-        self._further = further or Further()
+        self._given = further or Further()
+        self._further = self._given  # of the current draw
         self._state = torch.Generator().manual_seed(seed).get_state()
         self._generator = torch.Generator().manual_seed(seed)
         self.num_drawn = 0
@@ -107,9 +110,10 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             if support is not None and drawn.is_floating_point():
                 self.plain.begin(drawn, self.num_drawn, support)
             return drawn
-        only = self._further.only
-        has_it = only is None or self.num_drawn in only
-        new = self._redraw(self._distribution, name, drawn, support) if has_it else None
+        only = self._given.only
+        holds = only is None or self.num_drawn in only
+        self._further = self._given if holds else Further()
+        new = self._redraw(self._distribution, name, drawn, support) if holds or self._given.elsewhere else None
         if name == "binomial" and new is not None:
             new = torch.minimum(new.to(drawn.dtype), args[0])
         if new is not None:

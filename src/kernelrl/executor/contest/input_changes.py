@@ -25,8 +25,8 @@ def _leaves(tree: Any) -> Iterator[object]:
         for item in tree:
             yield from _leaves(item)
     elif isinstance(tree, dict):
-        for key, item in tree.items():
-            yield from ((repr(key), leaf) for leaf in _leaves(item))
+        for item in tree.values():
+            yield from _leaves(item)
     else:
         yield id(tree) if isinstance(tree, torch.Tensor) else repr(tree)
 

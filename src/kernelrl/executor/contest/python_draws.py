@@ -30,7 +30,7 @@ def at_their_ends(module: ModuleType, seed: int) -> Iterator[None]:
     chooser = random.Random(seed)
     generator: Any = random._inst
     number, integer = random.random, generator._randbelow
-    names = [name for name, value in vars(module).items() if value == number]
+    names = [name for name, value in vars(module).items() if value is number]
     left = FIRST
 
     def draw(drawn: Any, *ends: Any) -> Any:

@@ -37,10 +37,8 @@ UNCERTAINTY = 0.3
 """Share of the overhead by which all times of one process may be off together (benchmarks/timing_honesty.py)."""
 TOO_WIDE = 3.0
 """An interval that holds 1 and whose upper end is so many times the lower one tells nothing."""
-LONG = 3.0
-"""Multiple of what most calls compute that an honest program's do not (of 186 programs: 2.4 at most)."""
 UNEVEN = 0.25
-"""Share of a candidate's time by which its other calls may take longer than those that count."""
+"""Share of a candidate's time by which its other calls, or the mean of all, may take longer than those that count."""
 
 
 @dataclass(frozen=True)
@@ -168,24 +166,37 @@ class Findings:
 
     @property
     def has_a_long_call(self) -> bool:
-        """A call of the candidate's computed far longer than most: further ones tell whether that comes again."""
-        return bool(self.computed) and max(self.computed) > LONG * float(np.median(self.computed))
+        """A call of the candidate's computed so much longer that further ones are to tell whether that comes again."""
+        return self._share_beyond_median(0) > self._uneven_share >= self._share_beyond_median(1)
+
+    @property
+    def _uneven_share(self) -> float:
+        """Share of the candidate's time by which calls may differ."""
+        return UNEVEN + RESOLUTION * self.overhead / float(np.median(self._net(self._candidate)))
+
+    def _share_beyond_median(self, longest: int) -> float:
+        """Share by which a call computes more in the mean than in the median, beyond that of the reference's.
+
+        Whoever does the work of many calls in one of them has that. What threads compute is told apart better than
+        times, which all else on the machine makes longer.
+
+        Args:
+            longest: number of the longest calls that are left out.
+        """
+        if not self.computed or not np.median(self.computed) or not self.computed_reference:
+            return 0.0
+        candidate, reference = (
+            np.sort(seconds)[: len(seconds) - longest] / np.median(seconds)
+            for seconds in (self.computed, self.computed_reference)
+        )
+        return float(np.mean(candidate) - np.mean(reference))
 
     def _hidden_by_the_median(self) -> float:
-        """Time that a call takes longer in the mean than the median says, and the reference's does not (in seconds).
-
-        Whoever does the work of many calls in one of them has that. It is measured by what threads compute, which
-        nothing else on the machine makes longer, and has to be seen in two calls: the longest one is left out first.
-        """
-        if not self.computed or not self.computed_reference or not np.median(self.computed):
+        """Time that a call takes longer in the mean than the median says (in seconds): 0 unless two calls show it."""
+        seen = self._share_beyond_median(1)
+        if seen <= self._uneven_share:
             return 0.0
-        net = float(np.median(self._net(self._candidate)))
-        to_time = net / float(np.median(self.computed))
-        candidate, reference = (sorted(seconds)[:-1] for seconds in (self.computed, self.computed_reference))
-        seen = _beyond_median(candidate) - _beyond_median(reference)
-        if seen * to_time <= UNEVEN * net + RESOLUTION * self.overhead:
-            return 0.0
-        return (_beyond_median(self.computed) - _beyond_median(self.computed_reference)) * to_time
+        return max(seen, self._share_beyond_median(0)) * float(np.median(self._net(self._candidate)))
 
     def _longer(self, seconds: float) -> Findings:
         """These findings with calls of the candidate's that all take so much longer."""
@@ -252,7 +263,7 @@ class Findings:
             compiled = [call.compiled for call in self.calls if call.compiled is not None]
             if compiled:
                 compiled_ms = float(np.median(self._net(compiled))) * 1e3
-                speedup_compiled = self._ratio(compiled)
+                speedup_compiled = counted._ratio(compiled)
                 feedback += f" Against torch.compile ({settings.compile_baseline}): {speedup_compiled.median:.2f}x."
         elif status == "correct":
             feedback = f"Correct. Not timed: {self.untimed}." if self.untimed else "Correct. Not timed."
@@ -312,7 +323,3 @@ class Findings:
             seconds=seconds,
             spent=spent,
         )
-
-
-def _beyond_median(seconds: list[float]) -> float:
-    return float(np.mean(seconds) - np.median(seconds)) if seconds else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ _MINDS_NOT_FINITE = frozenset(
     f"aten::{name}" for name in "nan_to_num isnan isinf isposinf isneginf nansum nanmedian".split()
 )
 """Operators of tasks that say what becomes of NaN and infinity. Others are found out by trying one NaN."""
+_IS_FINITE = re.compile(r"\bisfinite\s*\(")  # made of other operators
 _SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heaviside heaviside_ _linalg_eigh".split())
 """Operators that make a number of NaN, which is not documented (pytorch/pytorch#41245): no task says that by them."""
 _CHOOSES = _UNSTABLE | frozenset(f"aten::{name}" for name in "argmax argmin searchsorted bucketize".split())
@@ -57,6 +59,8 @@ class Habits:
     """Of all indices among its outputs it is known what they are chosen from."""
     minds_not_finite: bool
     """It says what becomes of NaN or infinity."""
+    may_split_not_finite: bool
+    """It says that by its operators, and none of them makes something else of NaN that is not documented."""
     only_moves: bool
     """It moves, converts or compares data, and computes nothing."""
     lays_out: bool
@@ -120,7 +124,11 @@ def learn_habits(
     else:
         is_same_form = trees.normalised(native["done"]) == trees.normalised(again["done"])
         _check_memory(own, is_same_form, *(([], []) if choosing else (outputs, outputs_again)))
-    minds_not_finite = bool(_MINDS_NOT_FINITE & operators or "isfinite" in own.task.source) or (
+    says_not_finite = bool(_MINDS_NOT_FINITE & operators or _IS_FINITE.search(own.task.source))
+    may_split_not_finite = says_not_finite and not (
+        (_SWALLOWS_NAN | _CHOOSES) & operators or native["thresholds"]["makes_places"]
+    )
+    minds_not_finite = says_not_finite or (
         not changes_more
         and "NaN" not in not_finite
         and not (_SWALLOWS_NAN | _CHOOSES) & operators
@@ -132,6 +140,7 @@ def learn_habits(
         unstable=bool(choosing) and not (determined and choosing <= _MAY_BE_STABLE),
         sorts=sorts,
         minds_not_finite=minds_not_finite,
+        may_split_not_finite=may_split_not_finite,
         only_moves=only_moves(operators - set(native["idle"]))
         or (
             own.settings.device == "cpu"  # where copies can be closed

@@ -21,9 +21,11 @@ from kernelrl.executor.judging.seeds import Seeds
 
 _ALIGNMENT = 64
 _OTHER_GENERATORS = re.compile(r"\b(numpy|random)\b")
-_PYTHON = re.compile(r"^\s*(import random|from random import)\b", re.MULTILINE)
+_PYTHON = re.compile(r"^\s*(import\b[^#\n]*\brandom\b|from random import\b)", re.MULTILINE)
 _UNFOLLOWED = re.compile("numpy|tolist")
 """By these a tensor's values leave PyTorch's operators, and what is made of them is not seen."""
+MAX_DRAWS = 6
+"""Of so many draws it is tried which may hold what not all of them may."""
 _ANOTHER = 1 << 20
 """Inputs from which equal parts of others take their values have numbers beyond all others."""
 _REAL = "; pass complex numbers as torch.view_as_real(…), and make them of it in forward"
@@ -91,8 +93,10 @@ class Images:
         """Distributions in which these are no larger, because the reference does not bear it."""
         self.num_drawn = 0
         """Draws of one call of `get_inputs()`."""
-        self.only: dict[Distribution, list[int]] = {}
-        """Draws that have a distribution where the reference does not bear that all have it."""
+        self.only: dict[str, dict[str, Any]] = {}
+        """Which draws hold what a distribution holds where the reference does not bear that all do, see `Further`."""
+        self.may_split_not_finite = False
+        """What becomes of NaN and infinity of one draw alone is what the task says of them."""
         self.draws_numbers = False
         """Draws have had other numbers, or what else the task passes beside its tensors."""
         self._foreign: list[bool] = []
@@ -116,6 +120,7 @@ class Images:
         thresholds: dict[str, Any],
         mixes_integers: bool,
         minds_not_finite: bool,
+        may_split_not_finite: bool,
     ) -> None:
         """From now on hidden distributions hold more than the task's own draws do.
 
@@ -124,12 +129,14 @@ class Images:
             thresholds: what the reference compares its data with, see `Thresholds.found`.
             mixes_integers: integers are drawn from a range, and any number of equal ones is no matter.
             minds_not_finite: the task says what becomes of NaN or infinity.
+            may_split_not_finite: it says that of each input, and not of all by way of one.
         """
         self.mixes_integers = mixes_integers
         self.draws_counts = drawn["draws_counts"]
         self.num_drawn = drawn["num_drawn"]
         plain = [(number, factor) for number, factor in drawn["plain"]]
         self._minds_not_finite = minds_not_finite
+        self.may_split_not_finite = may_split_not_finite
         self.thresholds = thresholds
         self.plain = [] if _UNFOLLOWED.search(self._own.task.source) else plain
         self.beyond = [] if thresholds["makes_places"] else self.plain
@@ -145,10 +152,15 @@ class Images:
         self.only.clear()
         self.near.clear()
 
+    @property
+    def may_be_split(self) -> bool:
+        """Whether some draws may hold something without the others."""
+        return 1 < self.num_drawn <= MAX_DRAWS
+
     def further(self, distribution: str) -> dict[str, Any]:
         """What draws hold beside a distribution (`drawing.Further`)."""
         compared = self.thresholds
-        only = {"only": self.only[distribution]} if distribution in self.only else {}
+        only = self.only.get(distribution, {})
         if compared is None or distribution in self.near:
             return only
         counted = self.draws_counts and distribution in COUNTED and distribution not in self.uncounted
@@ -171,7 +183,8 @@ class Images:
             found: dict[str, Any] = {"far": True} if wild and distribution == "uniform" else {}
             found |= {"beyond": beyond} if beyond else {}
             if distribution in RARE:
-                return found | {"floats": compared["floats"], "not_finite": self._minds_not_finite}
+                not_finite = self._minds_not_finite and (distribution not in self.only or self.may_split_not_finite)
+                return found | {"floats": compared["floats"], "not_finite": not_finite}
             return found
         if distribution == "tiny":
             return {"ends": True} if wild else {}

@@ -13,13 +13,11 @@ from typing import Any
 import torch
 
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, WILD, Variation, variations
+from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, NOT_FINITE, WILD, Variation, variations
 from kernelrl.executor.judging.arena import Draw, span_of, view
 from kernelrl.executor.judging.images import Copies, Images, find_copies
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 
-MAX_DRAWS = 6
-"""Of so many it is tried which alone may have a distribution."""
 MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
 
@@ -95,25 +93,19 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
 
     The ends of what Python draws are left out first, then counts beyond those that were drawn, integers that matter,
     and values far from zero and outliers. Where draws leave their interval, each is tried alone, and those that it
-    bears together. Then some of the draws have the distribution, and the others are the task's own; where that is not
-    borne either, it holds nothing more.
+    bears together. Then some draws hold all of this, and the others what is borne of them: the distribution and nothing
+    beside it, or the task's own values.
     """
-    if images.draws_by_python:
-        images.within.add(distribution)
-        if bears():
-            return
-    if images.draws_counts and distribution in COUNTED:
-        images.uncounted.add(distribution)
-        if bears():
-            return
-    if images.mixes_integers and distribution in MIXES:
-        images.unmixed.add(distribution)
-        if bears():
-            return
-    if distribution in WILD:
-        images.tame.add(distribution)
-        if bears():
-            return
+    for applies, without in (
+        (images.draws_by_python, images.within),
+        (images.draws_counts and distribution in COUNTED, images.uncounted),
+        (images.mixes_integers and distribution in MIXES, images.unmixed),
+        (distribution in WILD, images.tame),
+    ):
+        if applies:
+            without.add(distribution)
+            if bears():
+                return
     everything = images.beyond
     if distribution in LEAVING and 1 < len(everything) <= MAX_TRIES:
         kept = []
@@ -124,22 +116,29 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
         images.kept[distribution] = kept
         if kept and bears():
             return
-    if not _find_draws(images, distribution, bears):
-        images.near.add(distribution)
+    images.near.add(distribution)
+    elsewhere = bears()
+    images.near.discard(distribution)
+    images.unmixed.discard(distribution)
+    images.tame.discard(distribution)
+    images.kept.pop(distribution, None)
+    if _find_draws(images, distribution, elsewhere, bears):
+        return
+    images.near.add(distribution)
+    if not elsewhere:
+        _find_draws(images, distribution, elsewhere, bears)
 
 
-def _find_draws(images: Images, distribution: Distribution, bears: Callable[[], bool]) -> bool:
-    """Find out which of several draws may have a distribution that the reference does not bear of all of them."""
-    if not 1 < images.num_drawn <= MAX_DRAWS:
+def _find_draws(images: Images, distribution: Distribution, elsewhere: bool, bears: Callable[[], bool]) -> bool:
+    """Find out which of several draws may hold what the reference does not bear of all of them; whether any does."""
+    if not images.may_be_split or distribution in NOT_FINITE and not images.may_split_not_finite:
         return False
-    found = []
+    found: list[int] = []
     for number in range(1, images.num_drawn + 1):
-        images.only[distribution] = [number]
+        images.only[distribution] = {"only": [*found, number], "elsewhere": elsewhere}
         if bears():
             found.append(number)
-    images.only[distribution] = found
-    if len(found) > 1 and not bears():
-        images.only[distribution] = found[:1]
+    images.only[distribution] = {"only": found, "elsewhere": elsewhere}
     if not found:
         del images.only[distribution]
     return bool(found)

@@ -112,10 +112,11 @@ class Reference:
         self.parameters = ReferenceParameters(own, self.seeds, loaded["parameters"])
         registered = {each["dtype"] for each in loaded["parameters"]["tensors"]}
         self.dtypes = {dtype for dtype in registered if "float" in dtype}
+        hidden_bytes = max(self._bytes_of_hidden_sizes())
         drawn = own.ask(images.question(Draw(0), {}))
         layout = images.lay_out(drawn)
         image = images.of(layout, drawn)
-        self.arena_bytes = max(layout["size"], *self._bytes_of_hidden_sizes()) + BEHIND
+        self.arena_bytes = max(layout["size"], hidden_bytes) + BEHIND
         own.attach(self.arena_bytes)
         self._show(layout, image)
         self._draw_sizes()
@@ -129,7 +130,13 @@ class Reference:
             images.copies = find_apart(images, attempts.bears, image, layout)
             ties_are_open = self.habits.unstable and not self.habits.sorts
             mixes_integers = drawn["draws_integers"] and not ties_are_open
-            images.learn(drawn, self.habits.thresholds, mixes_integers, self.habits.minds_not_finite)
+            images.learn(
+                drawn,
+                self.habits.thresholds,
+                mixes_integers,
+                self.habits.minds_not_finite,
+                self.habits.may_split_not_finite,
+            )
             self.parameters.learn(self.habits.thresholds)
         self.parameters_vary = self._try_parameters(attempts)
         if settings.oracle != "native":
@@ -179,6 +186,7 @@ class Reference:
         self.parameters.take(0)
         hidden = self.seeds.hidden_sizes()
         self.shapes += self.shapes[:1] * (1 + len(hidden) - len(self.shapes))
+        fault: TaskError | None = None
         for index, sizes in enumerate(hidden, start=1):
             try:
                 drawn = own.ask(images.question(Draw(0, shape=index), sizes))
@@ -188,9 +196,12 @@ class Reference:
                 native = own.call(layout, images.of(layout, drawn), filled=True)
                 self.shapes[index] = self._shape_of(sizes, layout, native)
                 own.arena.outputs(native, own.ask)
-            except TaskError:
+            except TaskError as error:
                 if not self.process.alive:
                     raise
+                fault = error
+        if fault is not None and not any(shape.sizes for shape in self.shapes):
+            raise fault
 
     def _shape_of(self, sizes: dict[str, int], layout: dict[str, Any], native: dict[str, Any]) -> Shape:
         """The shape of inputs with which the call has just given that answer."""
@@ -445,12 +456,18 @@ class Reference:
 
     def _reliable_case(self, draw: Draw) -> Case | None:
         """A case on which the reference may fail or be unreliable; None: it does, or is."""
-        case = self._try_case(draw)
-        if case is None and (self._images.num_drawn > 1 or self._images.further(draw.distribution)):
+        tried: dict[str, Case | None] = {}
+
+        def attempt() -> Case | None:
+            holding = repr(self._images.further(draw.distribution))
+            if holding not in tried:
+                tried[holding] = self._try_case(draw)
+            return tried[holding]
+
+        if attempt() is None and (self._images.may_be_split or self._images.further(draw.distribution)):
             assert draw.distribution != "task"
-            narrow(self._images, draw.distribution, lambda: self._try_case(draw) is not None)
-            case = self._try_case(draw)
-        return case
+            narrow(self._images, draw.distribution, lambda: attempt() is not None)
+        return attempt()
 
     def _try_case(self, draw: Draw) -> Case | None:
         try:
@@ -476,10 +493,12 @@ class Reference:
         if (run := self._run(draw, drawn)) is None:
             return None, False
         case, outputs = run
+        as_usual = find_not_finite(outputs) <= self.habits.not_finite
+        if hidden and not as_usual:
+            return None, False
         selected = self._selected_of(case, outputs, otherwise=True) if hidden else [True] * len(outputs)
         expected = expect(self._own, case, outputs, [not each for each in selected])
-        reliable = all(item.reliable for item in expected) and find_not_finite(outputs) <= self.habits.not_finite
-        return replace(case, expected=expected), reliable
+        return replace(case, expected=expected), as_usual and all(item.reliable for item in expected)
 
     def _run(self, draw: Draw, drawn: Case | None = None) -> tuple[Case, list[torch.Tensor]] | None:
         """Inputs (see `_make_case`), and the reference's outputs on them, with what it makes of those that it changes.

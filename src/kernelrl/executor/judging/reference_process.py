@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -91,13 +92,13 @@ class ReferenceProcess:
         described = self.arena.outputs(reply, self.ask)
         return [self.arena.tensor(self.process, item) for item in described]
 
-    def time(self, case: Case) -> float:
+    def time(self, case: Case, around: AbstractContextManager[object] = nullcontext()) -> float:  # noqa: B008
         """Time of one call on fresh inputs (in seconds), see `time_call`.
 
         Then its memory is read as a candidate's is, so that both find the processor's caches in the same state.
         """
         try:
-            reply, seconds = time_call(self.process, self.arena, case, self.settings)
+            reply, seconds = time_call(self.process, self.arena, case, self.settings, around=around)
         except ProcessFailure as error:
             raise self._broken(error) from None
         self.outputs(self._succeeded(reply))

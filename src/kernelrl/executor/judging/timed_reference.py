@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from kernelrl.errors import TaskError
@@ -89,9 +90,9 @@ class TimedReference:
         """Of the process that is timed."""
         return self._running.process.pid
 
-    def time(self, case: Case) -> float:
+    def time(self, case: Case, around: AbstractContextManager[object]) -> float:
         """Time of one call on fresh inputs (in seconds), see `time_call`."""
-        return self._running.time(case)
+        return self._running.time(case, around)
 
     def cost_of_confinement(self, row: list[Case], seconds: list[float]) -> float:
         """How many times longer calls take here than in a process with clocks.
