@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP_ARGS ?=
 # three files of tests at a time, the longest first (tests/conftest.py): a test keeps one core busy, or waits
-# (four in `test-rest`, whose tests wait most of the time; they take some 12 GB of memory)
+# (four in `test-rest`, where some wait for jobs and nodes; together they keep two cores busy, in some 12 GB of memory)
 PYTEST := -q --dist loadfile --no-loadscope-reorder -n 3
 
 .PHONY: help setup demo test test-slow test-cluster test-rest cluster-setup lint gpu-check gpu-wheels clean
