@@ -98,24 +98,17 @@ template <class Number>
 // The other elements are zero.
 template <class Lane, class Vector>
 [[gnu::always_inline]] inline Vector load_first(const void* from) {
-  Vector result{};
-  read<Lane>(result, 0, from, 0);
-  return result;
+  return mask_load<Lane>(Vector{}, 1, from);
 }
 
 template <class Lane, class Vector>
 [[gnu::always_inline]] inline void store_first(void* to, Vector values) {
-  write<Lane>(values, 0, to, 0);
+  mask_store<Lane>(to, 1, values);
 }
 
 template <class Lane, class Vector, class Mask>
 [[gnu::always_inline]] inline Vector mask_load_first(Vector before, Mask mask, const void* from) {
-  Vector result{};
-  if (mask & 1)
-    read<Lane>(result, 0, from, 0);
-  else
-    read<Lane>(result, 0, &before, 0);
-  return result;
+  return mask_load<Lane>(load_first<Lane, Vector>(&before), mask & 1, from);
 }
 
 template <class Lane, class Vector, class Mask>
@@ -125,7 +118,7 @@ template <class Lane, class Vector, class Mask>
 
 template <class Lane, class Mask, class Vector>
 [[gnu::always_inline]] inline void mask_store_first(void* to, Mask mask, Vector values) {
-  if (mask & 1) write<Lane>(values, 0, to, 0);
+  mask_store<Lane>(to, mask & 1, values);
 }
 
 template <int number, class Vector>

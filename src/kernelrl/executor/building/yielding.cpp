@@ -1,9 +1,10 @@
 // What `-fsanitize=thread` calls at every access to memory, here without its detector, which does not know OpenMP's
 // barriers: now and then the thread waits a little or lets another one run. And one that has read a place and is about to
 // write to it, as to add something, sometimes waits for another one to read it, too, or stays behind until the others
-// have ended or wait, as it may before a lock. The first thread that writes so at a place of the program stays behind once it
-// has written: it may have said that something is ready which is not yet. A kernel whose threads touch each other's memory without
-// synchronisation then computes something else, and so does one that takes what malloc gives for zeros.
+// have ended or wait, as it may before a lock. The first thread that writes so at a place of the program stays behind
+// once it has written: it may have said that something is ready which is not yet. A kernel whose threads touch each
+// other's memory without synchronisation then computes something else, and so does one that takes what malloc gives for
+// zeros.
 
 #include <atomic>
 #include <malloc.h>

@@ -172,7 +172,7 @@ class Findings:
     @property
     def _uneven_share(self) -> float:
         """Share of the candidate's time by which calls may differ."""
-        return UNEVEN + RESOLUTION * self.overhead / float(np.median(self._net(self._candidate)))
+        return UNEVEN + RESOLUTION * self.overhead / self.candidate_s
 
     def _share_beyond_median(self, longest: int) -> float:
         """Share by which a call computes more in the mean than in the median, beyond that of the reference's.
@@ -196,7 +196,7 @@ class Findings:
         seen = self._share_beyond_median(1)
         if seen <= self._uneven_share:
             return 0.0
-        return max(seen, self._share_beyond_median(0)) * float(np.median(self._net(self._candidate)))
+        return max(seen, self._share_beyond_median(0)) * self.candidate_s
 
     def _longer(self, seconds: float) -> Findings:
         """These findings with calls of the candidate's that all take so much longer."""
@@ -213,8 +213,7 @@ class Findings:
             candidate = float(np.median([call.candidate for call in calls]))
             reference = float(np.median([call.reference for call in calls]))
             longer.append(calls[0].first_candidate - candidate - calls[0].first_reference + reference)
-        allowed = UNEVEN * float(np.median(self._net(self._candidate))) + RESOLUTION * self.overhead
-        return median_interval(np.array(longer))[0] > allowed
+        return median_interval(np.array(longer))[0] > self._uneven_share * self.candidate_s
 
     def verdict(
         self,

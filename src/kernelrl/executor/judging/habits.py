@@ -125,14 +125,11 @@ def learn_habits(
         is_same_form = trees.normalised(native["done"]) == trees.normalised(again["done"])
         _check_memory(own, is_same_form, *(([], []) if choosing else (outputs, outputs_again)))
     says_not_finite = bool(_MINDS_NOT_FINITE & operators or _IS_FINITE.search(own.task.source))
-    may_split_not_finite = says_not_finite and not (
-        (_SWALLOWS_NAN | _CHOOSES) & operators or native["thresholds"]["makes_places"]
-    )
+    leaves_it_open = bool((_SWALLOWS_NAN | _CHOOSES) & operators) or native["thresholds"]["makes_places"]  # of NaN any
     minds_not_finite = says_not_finite or (
         not changes_more
         and "NaN" not in not_finite
-        and not (_SWALLOWS_NAN | _CHOOSES) & operators
-        and not native["thresholds"]["makes_places"]  # of NaN any
+        and not leaves_it_open
         and _replaces_nan(own, native, layout, image)
     )
     sorts, determined = know_choices(own, image, native["tensors"]) if choosing else (False, False)
@@ -140,7 +137,7 @@ def learn_habits(
         unstable=bool(choosing) and not (determined and choosing <= _MAY_BE_STABLE),
         sorts=sorts,
         minds_not_finite=minds_not_finite,
-        may_split_not_finite=may_split_not_finite,
+        may_split_not_finite=says_not_finite and not leaves_it_open,
         only_moves=only_moves(operators - set(native["idle"]))
         or (
             own.settings.device == "cpu"  # where copies can be closed

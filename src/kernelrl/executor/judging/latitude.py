@@ -118,9 +118,8 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
             return
     images.near.add(distribution)
     elsewhere = bears()
-    images.near.discard(distribution)
-    images.unmixed.discard(distribution)
-    images.tame.discard(distribution)
+    for without in (images.near, images.unmixed, images.tame):  # of some draws it may bear all that was left out
+        without.discard(distribution)
     images.kept.pop(distribution, None)
     if _find_draws(images, distribution, elsewhere, bears):
         return

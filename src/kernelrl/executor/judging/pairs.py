@@ -204,20 +204,20 @@ class Pairs:
             candidate_s, reference_s = [], []
             begins = len(row) == 1  # what it does once in its life is done then
             for case in row:
-                around = nullcontext() if begins else self._computing(reference.pid, found.computed_reference)
+                around = self._computing(reference.pid, found.computed_reference, not begins)
                 reference_s.append(reference.time(case, around))
             compiled_s: list[float | None] = [None] * len(row)
             if not isinstance(compiled, str) and len(row) > 1:  # it has clocks, without which nothing compiles
                 confined = reference.cost_of_confinement(row, reference_s)
                 compiled_s = [compiled.time(case) * confined for case in row]
             for case in row:
-                around = nullcontext() if begins else self._computing(self._own.process.pid, found.computed)
+                around = self._computing(self._own.process.pid, found.computed, not begins)
                 reply, seconds = self._time_call(case, around=around)
                 candidate_s.append(seconds)
                 checks.append(self._examine_timed(reply, case))
             for case, recorded in extra.get(turn, []):  # behind: what pauses before a turn shows in its first call
                 is_alike = not recorded and case.draw.distribution not in self._passed.distributions
-                around = self._computing(self._own.process.pid, found.computed) if is_alike else nullcontext()
+                around = self._computing(self._own.process.pid, found.computed, is_alike)
                 reply, _ = self._time_call(case, recorded, around)
                 checks.append(self._examine_timed(reply, case))
                 if recorded:
@@ -234,9 +234,9 @@ class Pairs:
         """What a question may take for which all else stands still (in seconds)."""
         return min(max(TIMED_S, SLOWER_WHEN_TIMED * self._passed.slowest_s), self._settings.run_timeout_s)
 
-    def _computing(self, pid: int, found: list[float]) -> AbstractContextManager[object]:
-        """Add how long a process computes in a call. On a GPU that would be the host's part of it alone."""
-        return computing(pid, found) if self._settings.device == "cpu" else nullcontext()
+    def _computing(self, pid: int, found: list[float], counts: bool) -> AbstractContextManager[object]:
+        """Add how long a process computes in a call that counts. On a GPU that would be the host's part of it alone."""
+        return computing(pid, found) if counts and self._settings.device == "cpu" else nullcontext()
 
     def _ask_nothing(self) -> None:
         """Bring it to the state of the reference, which is timed with nothing to do."""
