@@ -30,6 +30,7 @@ Distribution = Literal[
     "rows",
     "spike",
     "grains",
+    "ends",
 ]
 """Value distributions beside the task's own (`executor/contest/distributions.py`)."""
 

@@ -18,7 +18,7 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import rare
 from kernelrl.executor.contest.values import all_are_finite
 
-Variation = Literal["short", "others", "part", "within", "reorder"]
+Variation = Literal["short", "mixed", "others", "whole", "either", "more", "part", "within", "reorder"]
 """How an input that the task makes constant varies, see `VARIATIONS`."""
 LARGE = 100.0
 TINY = 1e-6
@@ -52,8 +52,12 @@ SELDOM = 256
 """One element in so many, and at least one, is a number that matters where these are seldom."""
 BEYOND = 4
 """Counts are below so many times the largest one and as much as that, times as many."""
+FURTHER = 16
+"""A positive number that is alone becomes at most about so many times as large."""
 MIXED = 0.125
 """Share of the values that are numbers with which the task compares."""
+SHARE_OTHERS = 0.2
+"""Share of equal whole numbers that become others where an input that the task makes constant varies."""
 
 
 def redraw(
@@ -320,6 +324,36 @@ def below(high: float, dtype: torch.dtype) -> float:
     return float(torch.nextafter(torch.tensor(high, dtype=dtype), torch.tensor(-torch.inf, dtype=dtype)))
 
 
+def with_others(values: torch.Tensor, shown: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The same values but for a fifth: of whole numbers what these become where they vary, of equal ones smaller ones.
+
+    Args:
+        values: floating-point numbers in the shape of `shown`; of a single one half of all draws are another.
+        shown: floating-point numbers that are whole or equal, see `variations`.
+        generator: source of randomness.
+    """
+    first = shown.flatten()[0]
+    alike = bool((shown == first).all())
+    if not are_whole(shown):
+        others = first * torch.rand(shown.shape, generator=generator)
+    elif alike:
+        others = another(shown.long(), generator)
+    else:
+        others = vary(shown.long(), generator)
+    share = SHARE_OTHERS if values.numel() > 1 else 0.5
+    return torch.where(torch.rand(values.shape, generator=generator) < share, others.to(values.dtype), values)
+
+
+def mix(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Floating-point numbers move, but for some: so a mask of ones hides, and a limit is reached."""
+    return with_others(vary(drawn, generator), drawn, generator)
+
+
+def as_integers(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Whole floating-point numbers vary as integers do."""
+    return vary(drawn.long(), generator).to(drawn.dtype)
+
+
 def part(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Other ascending integers between the first and the last one: offsets at which parts of other lengths begin."""
     first, last, num_between = int(drawn[0]), int(drawn[-1]), drawn.numel() - 2
@@ -338,11 +372,17 @@ def reorder(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return drawn[torch.randperm(drawn.shape[0], generator=generator)]
 
 
+def count_on(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A larger number in place of one that is alone: of a step, or a limit."""
+    most = min(FURTHER * (int(drawn) + 1), torch.iinfo(drawn.dtype).max)
+    return torch.randint(int(drawn) + 1, most + 1, drawn.shape, generator=generator).to(drawn.dtype)
+
+
 def shorten(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A fifth of equal positive integers become any smaller one, and one of them 1: short lengths."""
     value = int(drawn.flatten()[0])
     new = torch.randint(1, value + 1, drawn.shape, generator=generator).to(drawn.dtype)
-    mixed = torch.where(torch.rand(drawn.shape, generator=generator) < 0.2, new, drawn)
+    mixed = torch.where(torch.rand(drawn.shape, generator=generator) < SHARE_OTHERS, new, drawn)
     mixed = mixed.contiguous()
     mixed.view(-1)[int(torch.randint(drawn.numel(), (), generator=generator))] = 1
     return mixed
@@ -350,7 +390,11 @@ def shorten(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 VARIATIONS: dict[Variation, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
     "short": shorten,
+    "mixed": mix,
     "others": vary,
+    "whole": as_integers,
+    "either": count_on,
+    "more": count_on,
     "part": part,
     "within": within,
     "reorder": reorder,
@@ -360,13 +404,23 @@ VARIATIONS: dict[Variation, Callable[[torch.Tensor, torch.Generator], torch.Tens
 def variations(drawn: torch.Tensor) -> list[Variation]:
     """In which ways an input that the task makes constant may vary, the furthest first."""
     found: list[Variation] = ["others"]
+    if not drawn.is_floating_point() and drawn.dtype != torch.bool and drawn.numel() == 1 and int(drawn) > 0:
+        found[:0] = ["either", "more"]
     if not drawn.is_floating_point() and drawn.dtype != torch.bool and drawn.numel() > 2 and ascends(drawn):
         found += ["part"] if int(drawn[-1] - drawn[0]) >= drawn.numel() else []
     if drawn.is_floating_point() and bool(((drawn >= 0) & (drawn <= 1)).all()):
         found.append("within")
+    if drawn.is_floating_point() and drawn.numel() and not ascends(drawn):
+        whole, alike = are_whole(drawn), bool((drawn == drawn.flatten()[0]).all())
+        found[:1] = ["mixed", "others", "whole"] if whole else ["mixed", "others"] if alike else ["others"]
     if not drawn.is_floating_point() and drawn.numel() > 1 and bool((drawn == drawn.flatten()[0]).all()):
         found[:0] = ["short"] if int(drawn.flatten()[0]) > 1 else []
     return found + (["reorder"] if drawn.dim() and bool((drawn != drawn[:1]).any()) else [])
+
+
+def are_whole(values: torch.Tensor) -> bool:
+    """Whether floating-point numbers are all whole, and below `NO_FLOAT`: a mask, lengths, labels."""
+    return bool(((values == values.round()) & (values.abs() < NO_FLOAT)).all())
 
 
 def ascends(values: torch.Tensor) -> bool:
@@ -376,7 +430,7 @@ def ascends(values: torch.Tensor) -> bool:
 
 def _unequal(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A fifth of equal integers or booleans becomes another."""
-    return torch.where(torch.rand(drawn.shape, generator=generator) < 0.2, another(drawn, generator), drawn)
+    return torch.where(torch.rand(drawn.shape, generator=generator) < SHARE_OTHERS, another(drawn, generator), drawn)
 
 
 def another(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -433,6 +487,11 @@ def _wide(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return signs * exponents.mul_(math.log(10)).exp_()
 
 
+def _ends(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    low = -OUTLIER if bool((values < 0).any()) else float(values.min())
+    return with_outliers(_tiny(values, generator), low, OUTLIER, generator)
+
+
 def _denormal(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return values * DENORMAL
 
@@ -468,6 +527,7 @@ DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torc
     "grains": rare.grains,
     "single": rare.single,
     "ordered": rare.ordered,
+    "ends": _ends,
 }
 RARE: tuple[Distribution, ...] = ("rows", "spike", "grains")
 """Those that are the task's own but for something rare."""
@@ -486,8 +546,8 @@ SPREADS = {"normal": 1.0, "large": 4.0, "wide": 16.0}
 """Those in which shares of one are as uneven as a softmax of normal numbers of this size makes them."""
 COUNTED = ("normal", "uniform", "large")
 """Those in which counts may be larger than any that were drawn."""
-WILD = ("uniform", "tiny")
-"""Those that may hold values far from zero, or outliers at the end."""
+WILD = ("uniform",)
+"""Those that may hold values far from zero."""
 NOT_FINITE = ("nan", "infinite")
 """Those for tasks that say what becomes of such values."""
 UNORDERED = ("constant", "ties", "zeros", "single", "rows", "grains")

@@ -44,8 +44,6 @@ class Further:
     mixed: Literal["often", "seldom"] | None = None
     """The ends of the range of integers are such numbers, too, and so is 0. They come often, and at the ends of rows,
     or `seldom`: in few places. None: they are none, and the others come often."""
-    ends: bool = False
-    """A large and a small number are at the end."""
     far: bool = False
     """Where no interval is drawn from, values are far from zero, with one sign along most dimensions."""
     not_finite: bool = False
@@ -186,11 +184,11 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         if distribution == "nan":
             self._num_with_nan += 1
             return distributions.with_nan(drawn, generator, self._num_with_nan)
+        if distribution == "ends" and support is not None:
+            new = redraw("tiny", drawn, generator, support)
+            low, high = support[0], distributions.below(support[1], drawn.dtype)
+            return None if new is None else distributions.with_outliers(new, low, high, generator)
         new = redraw(distribution, drawn, generator, support)
-        if further.ends and new is not None:
-            outlier = distributions.OUTLIER
-            low, high = support or (-outlier if negative else float(drawn.min()), outlier)
-            return distributions.with_outliers(new, low, distributions.below(high, drawn.dtype), generator)
         if further.rows and (support is None or support[0] <= 0.0 < support[1]):
             mask = factor is None and support is not None  # what is compared: a row all true or all false
             top = distributions.below(support[1], drawn.dtype) if mask and support is not None else None

@@ -252,7 +252,9 @@ def compute(
     with contextlib.suppress(Exception):  # an operator that this precision lacks: nothing is known of rounding
         once, noted, rounding = run(1.0)
         further: list[tuple[float, int, bool]] = []
-        if rounding.errs_together or (rounding.mixes and any(map(_has_few_values, tensors_in(args)))):
+        if not rounding.moves:  # nor would it in any other run
+            rounding.jumps = False
+        elif rounding.errs_together or (rounding.mixes and any(map(_has_few_values, tensors_in(args)))):
             further = [(-1.0, 0, False), *((1.0, seed, True) for seed in range(1, 1 + ALIKE))]
         elif rounding.num_through_one > 1:
             further = [(1.0, 1, False)]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from kernelrl.executor.contest.distributions import Variation, another, ascends, part, within
+from kernelrl.executor.contest.distributions import Variation, another, are_whole, ascends, part, within
 
 MOST = 3
 """Number of places that differ, at most; a whole row counts as one."""
@@ -25,6 +25,8 @@ def vary_few(way: Variation, drawn: torch.Tensor, generator: torch.Generator) ->
         drawn: the task's values, two or more.
         generator: source of randomness.
     """
+    if way == "whole" or way == "mixed" and are_whole(drawn) and float(torch.rand((), generator=generator)) < 0.5:
+        return vary_few("others", drawn.long(), generator).to(drawn.dtype)
     new = drawn.clone(memory_format=torch.contiguous_format)
     count = 1 + int(torch.randint(MOST, (), generator=generator))
     if way == "reorder":

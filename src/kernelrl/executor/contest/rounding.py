@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -51,8 +51,8 @@ _ATTENTION = "_scaled_dot_product"
 
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
-NUM_SIGNS = 1 << 16
-"""By so many the table of random signs is longer than a tensor."""
+NUM_SIGNS = 1 << 17
+"""Elements of a tensor that have signs from one place of the table of random ones, which is twice as long."""
 _SPREAD = torch.linspace(0.85, 1.15, 128, dtype=torch.float64)
 _SIZES = torch.cat((_SPREAD, -_SPREAD))
 """Errors of one operator, in those that are usual. Were they all of one size, some of a sum would cancel."""
@@ -66,6 +66,10 @@ _STEPS = frozenset("sign sgn round floor ceil trunc frac fmod remainder floor_di
 """Operators that jump, beside those that compare or convert to integers."""
 _TO_WHOLE = frozenset("sign sgn round floor ceil trunc heaviside floor_divide".split())
 """Operators that give whole numbers, which stay as they are."""
+_COMPARING = frozenset(
+    "eq ne lt le gt ge isnan isinf isposinf isneginf logical_not logical_and logical_or any all".split()
+)
+"""Operators that give booleans. What decides sees the values as they are."""
 _SELECTING = frozenset(
     "clamp clamp_min clamp_max minimum maximum fmin fmax amin amax where relu hardtanh threshold neg abs "
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d".split()
@@ -131,11 +135,12 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         """Whether any operator made an element of more than the same element of its operands: of what errs alike."""
         self.errs_together = False
         """Whether many values were moved by the error of one number, the mean that was subtracted from them."""
+        self.moves = False
+        """Whether anything was moved."""
         self.num_through_one = 0
         """Operators that make numbers near zero by way of numbers near one: errors of two of them may cancel."""
         self._generator = np.random.default_rng(seed)
         self._salt = int(self._generator.integers(1 << 62))
-        self._table = torch.empty(0)
         self._number = 0  # of the operator
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -166,6 +171,9 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             return result
         if base in _SELECTING:
             return func(*args, **kwargs) if exact is None else exact
+        if base in _COMPARING and exact is None:
+            self.jumps |= any(is_float(item) for item in args)
+            return func(*args, **kwargs)
         if exact is not None:
             if base in ELEMENTWISE and base != "div" and are_on_grid([*args, *kwargs.values()], self._units):
                 return exact
@@ -268,18 +276,25 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         return torch.where(on_grid(values, self._units), values, self._moved(values))
 
     def _signs(self, like: torch.Tensor) -> torch.Tensor:
-        """Numbers of about one, of either sign, at random: any part of a table that is longer. Drawn anew they would
-        take most of the time."""
+        """Numbers of about one, of either sign, at random: any parts of a table. Drawn anew they would take most of the
+        time."""
+        self.moves = True
         if self._alike:
             bits = like.contiguous().view(torch.int64) ^ self._salt
             places = ((bits * _ODD) ^ (bits >> 29)).mul_(_ODD).bitwise_right_shift_(56).bitwise_and_(len(_SIZES) - 1)
             return _SIZES.to(like.device)[places]
-        count = like.numel()
-        if len(self._table) < count + NUM_SIGNS or self._table.device != like.device:
-            chosen = np.frombuffer(self._generator.bytes(count + NUM_SIGNS), dtype=np.uint8)
-            self._table = torch.from_numpy(_SIZES.numpy()[chosen]).to(like.device)
-        start = int(self._generator.integers(len(self._table) - count + 1))
-        return self._table[start : start + count].view(like.shape)
+        table, count = _table(like.device), like.numel()
+        starts = self._generator.integers(NUM_SIGNS, size=max(1, -(-count // NUM_SIGNS))).tolist()
+        parts = [table[start : start + NUM_SIGNS] for start in starts]
+        signs = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return signs[:count].view(like.shape)
+
+
+@cache
+def _table(device: torch.device) -> torch.Tensor:
+    """Random ones of `_SIZES`."""
+    chosen = np.frombuffer(np.random.default_rng(0).bytes(2 * NUM_SIGNS), dtype=np.uint8)
+    return torch.from_numpy(_SIZES.numpy()[chosen]).to(device)
 
 
 def _with_exact_integers(moved: Any, exact: Any) -> Any:

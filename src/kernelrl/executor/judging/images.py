@@ -66,6 +66,8 @@ class Images:
         """Pairs of inputs that the task makes equal and that are drawn apart, by their numbers."""
         self.copies: list[Copies] = []
         """Equal parts of inputs that are drawn apart."""
+        self.tables: list[Copies] = []
+        """Those along the last dimension of constant inputs, which stay equal where these vary."""
         self.plain: list[tuple[int, float]] = []
         """Draws whose values are inputs as they are, see `PlainDraws.reach`."""
         self.beyond: list[tuple[int, float]] = []
@@ -186,8 +188,6 @@ class Images:
                 not_finite = self._minds_not_finite and (distribution not in self.only or self.may_split_not_finite)
                 return found | {"floats": compared["floats"], "not_finite": not_finite}
             return found
-        if distribution == "tiny":
-            return {"ends": True} if wild else {}
         if distribution == "zeros":
             return {} if compared["masks_far"] else {"rows": True, "beyond": self.plain}
         if distribution == "ties" and (compared["ties"] or compared["integers"]):
@@ -217,10 +217,13 @@ class Images:
                 return None
         elif not draw.index and not draw.shape:
             return image
-        for loose, place in zip(self.loose, shape.layout["tensors"], strict=True):
+        for number, (loose, place) in enumerate(zip(self.loose, shape.layout["tensors"], strict=True)):
             values = view(image, place)
             if loose and draw not in self.firm:
                 write(values, self._vary(loose, values, generator, draw))
+                for table in self.tables:
+                    if table.number == number:
+                        write(values, _repeated(values, table))
             elif self.draws_nothing and place["bytes"]:  # the reference bears nothing else, and inputs must be fresh
                 flat = image[span_of(place)].view(trees.DTYPES[place["dtype"]])
                 flat.copy_(distributions.shuffle(flat, generator))
@@ -238,6 +241,10 @@ class Images:
     def _vary(self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw) -> torch.Tensor:
         if _in_few_places(draw) and values.numel() > 1:
             return vary_few(way, values, generator)
+        if way == "either" and draw.index // 2 % 2:
+            way = "others"
+        if way in ("either", "more") and not _differs(draw):
+            return values
         if way == "others":
             return distributions.vary(values, generator, alone=_differs(draw))
         return distributions.VARIATIONS[way](values, generator)
@@ -318,24 +325,43 @@ def _in_few_places(draw: Draw) -> bool:
 def find_copies(number: int, values: torch.Tensor) -> Copies | None:
     """Equal parts of an input along one of its dimensions: the smallest in turn, or the most equal indices in turn.
 
-    Along the last of several dimensions they are a structure, as in a table of angles.
+    Along the last of several dimensions they are a structure, see `find_table`.
     """
-    for dim, (size, step) in enumerate(zip(values.shape, values.stride(), strict=True)):
-        if 0 < dim == values.dim() - 1:
-            break
-        parts = _divisors(size) if step else []
-        for part in parts:
-            if not torch.equal(values.narrow(dim, 0, 1), values.narrow(dim, part, 1)):
-                continue
-            if torch.equal(values.narrow(dim, 0, size - part), values.narrow(dim, part, size - part)):
-                return Copies(number, dim, part, in_turn=False)
-        for part in reversed(parts[1:]):
-            if not torch.equal(values.narrow(dim, 0, 1), values.narrow(dim, part - 1, 1)):
-                continue
-            first = torch.arange(size) // part * part
-            if torch.equal(values.index_select(dim, first), values):
-                return Copies(number, dim, part, in_turn=True)
+    dims = values.dim() if values.dim() < 2 else values.dim() - 1
+    return next((found for dim in range(dims) if (found := _copies_along(number, values, dim))), None)
+
+
+def find_table(number: int, values: torch.Tensor) -> Copies | None:
+    """Equal parts along the last of several dimensions, as of a table of angles; None: there are none, or all is equal
+    along it."""
+    found = _copies_along(number, values, values.dim() - 1) if values.dim() > 1 and values.shape[-1] > 1 else None
+    return None if found is None or found.size == (values.shape[-1] if found.in_turn else 1) else found
+
+
+def _copies_along(number: int, values: torch.Tensor, dim: int) -> Copies | None:
+    size = values.shape[dim]
+    parts = _divisors(size) if values.stride(dim) else []
+    for part in parts:
+        if not torch.equal(values.narrow(dim, 0, 1), values.narrow(dim, part, 1)):
+            continue
+        if torch.equal(values.narrow(dim, 0, size - part), values.narrow(dim, part, size - part)):
+            return Copies(number, dim, part, in_turn=False)
+    for part in reversed(parts[1:]):
+        if not torch.equal(values.narrow(dim, 0, 1), values.narrow(dim, part - 1, 1)):
+            continue
+        if torch.equal(values.index_select(dim, _firsts(size, part, in_turn=True)), values):
+            return Copies(number, dim, part, in_turn=True)
     return None
+
+
+def _firsts(size: int, part: int, in_turn: bool) -> torch.Tensor:
+    """Of each index the first one of those that are equal."""
+    return torch.arange(size) // part * part if in_turn else torch.arange(size) % part
+
+
+def _repeated(values: torch.Tensor, table: Copies) -> torch.Tensor:
+    firsts = _firsts(values.shape[table.dim], table.size, table.in_turn)
+    return values.index_select(table.dim, firsts)
 
 
 def _divisors(size: int) -> list[int]:

@@ -15,7 +15,7 @@ import torch
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, NOT_FINITE, WILD, Variation, variations
 from kernelrl.executor.judging.arena import Draw, span_of, view
-from kernelrl.executor.judging.images import Copies, Images, find_copies
+from kernelrl.executor.judging.images import Copies, Images, find_copies, find_table
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 
 MAX_TRIES = 12
@@ -37,15 +37,21 @@ def find_loose(
         [] if varies or not place["bytes"] else variations(view(image, place))
         for varies, place in zip(images.varying, layout["tensors"], strict=True)
     ]
+    constants = [(number, view(image, place)) for number, place in enumerate(layout["tensors"]) if ways[number]]
+    images.tables = [table for constant in constants if (table := find_table(*constant))]
     images.loose = [each[0] if each else None for each in ways]
     num_constant = sum(map(bool, ways))
-    if not num_constant or bears(Draw(1)):
+
+    def are_borne() -> bool:
+        return bears(Draw(1)) and ("either" not in images.loose or bears(Draw(3)))
+
+    if not num_constant or are_borne():
         return images.loose
     accepted: list[Variation | None] = [None] * len(ways)
     for number, each in enumerate(ways):
         for way in each[num_constant == 1 :]:
             images.loose = [way if other == number else None for other in range(len(ways))]
-            if bears(Draw(1)):
+            if are_borne():
                 accepted[number] = way
                 break
     return accepted

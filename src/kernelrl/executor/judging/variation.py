@@ -37,7 +37,8 @@ FEWEST = 16
 Slope = Literal["steep", "falling"]
 """A slope above 1, or below 0."""
 Seldom = Literal["far", "some"]
-"""A row or element of zeros and one that is another's copy, and, for `far`, elements of vectors far from zero."""
+"""A row or element of zeros and one that is another's copy, other whole numbers in buffers of equal ones, and, for
+`far`, elements of vectors far from zero."""
 FEWEST_ROWS = 5
 """With fewer rows, or elements of a vector, none is rare."""
 FARTHEST_OF_ALL = 100.0
@@ -141,6 +142,8 @@ def vary(
                 new = _sloping(new, slopes[number], generator)
             if seldom:
                 new = _with_seldom_ones(new, seldom, generator)
+                if tensor["kind"] == "buffer" and number not in drawn and distributions.are_whole(values):
+                    new = distributions.with_others(new, values, generator)
             given[number] = new.to(values.dtype)
     return given
 
