@@ -34,7 +34,7 @@ from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
-from kernelrl.executor.judging.images import Copies, find_copies
+from kernelrl.executor.judging.images import Copies, find_copies, find_table, repeated
 from kernelrl.executor.judging.parameters import Match, find_astray, match
 from kernelrl.executor.judging.seeds import Seeds
 from kernelrl.executor.judging.variation import FARTHEST, Slope, find_drawn, find_slopes, find_variable, vary
@@ -714,7 +714,8 @@ def test_a_constant_of_which_the_reference_wants_a_structure_keeps_that() -> Non
     parts = VARIATIONS["part"](offsets, generator)
     assert (int(parts[0]), int(parts[-1])) == (0, 64) and bool((parts.diff() > 0).all())
     assert not torch.equal(parts, offsets) and "part" not in variations(torch.arange(9)), "there is no other"
-    assert variations(levels) == variations(rotation) == ["others", "within", "reorder"]
+    assert variations(levels) == ["others", "within", "reorder"]
+    assert variations(rotation) == ["mixed", "others", "within", "whole", "reorder"]
     share = VARIATIONS["within"](levels, generator)
     assert bool(((share >= 0) & (share <= 1)).all()) and bool((share.diff() > 0).all())
     turned = VARIATIONS["reorder"](rotation, generator)
@@ -728,6 +729,9 @@ def test_a_constant_of_which_the_reference_wants_a_structure_keeps_that() -> Non
     ("way", "constant"),
     [
         ("others", torch.zeros(64, 32)),
+        ("mixed", torch.ones(64, 32)),
+        ("whole", torch.zeros(64, 32)),
+        ("zeroed", torch.full((64, 32), 0.5)),
         ("others", torch.linspace(-3.0, 3.0, 90)),
         ("others", torch.arange(512)),
         ("others", torch.ones(96, 96).tril().bool()),
@@ -750,6 +754,42 @@ def test_constants_differ_in_few_places_most_of_them_late(way: Variation, consta
         if way == "reorder" or (way == "others" and constant.dtype == torch.long):
             assert torch.equal(varied.sum(dim=0), constant.sum(dim=0))
     assert late >= 24
+
+
+def test_floating_point_constants_are_crossed() -> None:
+    """A mask of ones hides, a limit is reached, and a temperature is zero."""
+    generator = torch.Generator().manual_seed(0)
+    ones, limits, lengths = torch.ones(40, 50), torch.full((2000,), 0.5), torch.full((2000,), 16.0)
+    assert variations(ones)[0] == "mixed" and variations(limits)[0] == variations(lengths)[0] == "zeroed"
+    assert "mixed" not in variations(torch.linspace(0.0, 1.0, 9)), "it is neither equal nor whole"
+    hides = VARIATIONS["mixed"](ones, generator) == 0
+    assert 0.1 < float(hides.double().mean()) < 0.3
+    smaller = VARIATIONS["zeroed"](limits, generator)
+    assert 0.1 < float((smaller < 0.5).double().mean()) < 0.3 and 0.02 < float((smaller == 0).double().mean()) < 0.1
+    assert bool((VARIATIONS["mixed"](lengths, generator) < 16).any())
+    exact = VARIATIONS["whole"](torch.zeros(40, 50), generator)
+    assert set(exact.unique().tolist()) == {0.0, 1.0}
+
+
+def test_a_positive_integer_that_is_alone_becomes_larger_or_smaller_by_orders_of_magnitude() -> None:
+    generator, number = torch.Generator().manual_seed(0), torch.tensor(1000)
+    assert variations(number)[0] == "either"
+    larger = [int(VARIATIONS["either"](number, generator)) for _ in range(99)]
+    smaller = [int(distributions.vary(number, generator)) for _ in range(99)]
+    assert min(larger) > 1000 and max(larger) > 30_000
+    assert max(smaller) < 1000 and min(smaller) < 10
+    assert int(VARIATIONS["more"](torch.tensor(1), generator)) > 1
+
+
+def test_the_halves_of_a_constant_table_stay_equal() -> None:
+    angles = torch.rand(6, 4)
+    halves, pairs = angles.repeat(1, 2), angles.repeat_interleave(2, 1)
+    for table in (halves, pairs):
+        found = find_table(0, table)
+        assert found is not None and torch.equal(repeated(table, found), table)
+        moved = repeated(table + torch.rand(table.shape), found)
+        assert find_table(0, moved) == found
+    assert find_table(0, torch.ones(6, 8)) is None and find_table(0, torch.rand(6, 8)) is None
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 100, -7])

@@ -18,7 +18,7 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import rare
 from kernelrl.executor.contest.values import all_are_finite
 
-Variation = Literal["short", "mixed", "others", "whole", "either", "more", "part", "within", "reorder"]
+Variation = Literal["short", "zeroed", "mixed", "others", "whole", "either", "more", "part", "within", "reorder"]
 """How an input that the task makes constant varies, see `VARIATIONS`."""
 LARGE = 100.0
 TINY = 1e-6
@@ -52,8 +52,8 @@ SELDOM = 256
 """One element in so many, and at least one, is a number that matters where these are seldom."""
 BEYOND = 4
 """Counts are below so many times the largest one and as much as that, times as many."""
-FURTHER = 16
-"""A positive number that is alone becomes at most about so many times as large."""
+FURTHER = 64.0
+"""A positive number that is alone becomes at most so many times as large, each order of magnitude as likely."""
 MIXED = 0.125
 """Share of the values that are numbers with which the task compares."""
 SHARE_OTHERS = 0.2
@@ -349,6 +349,13 @@ def mix(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return with_others(vary(drawn, generator), drawn, generator)
 
 
+def with_zeros(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The same, but a quarter of these are zero: a temperature, a scale."""
+    mixed = mix(drawn, generator)
+    empty = torch.rand(drawn.shape, generator=generator) < 0.25
+    return torch.where(empty & (mixed < drawn), 0.0, mixed)
+
+
 def as_integers(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Whole floating-point numbers vary as integers do."""
     return vary(drawn.long(), generator).to(drawn.dtype)
@@ -373,9 +380,10 @@ def reorder(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def count_on(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A larger number in place of one that is alone: of a step, or a limit."""
-    most = min(FURTHER * (int(drawn) + 1), torch.iinfo(drawn.dtype).max)
-    return torch.randint(int(drawn) + 1, most + 1, drawn.shape, generator=generator).to(drawn.dtype)
+    """A number up to `FURTHER` times as large in place of one that is alone: of a step, or a limit."""
+    times = FURTHER ** float(torch.rand((), generator=generator))
+    most = torch.iinfo(drawn.dtype).max
+    return torch.full_like(drawn, min(1 + int(times * int(drawn)), most))
 
 
 def shorten(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -390,6 +398,7 @@ def shorten(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 VARIATIONS: dict[Variation, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
     "short": shorten,
+    "zeroed": with_zeros,
     "mixed": mix,
     "others": vary,
     "whole": as_integers,
@@ -412,7 +421,9 @@ def variations(drawn: torch.Tensor) -> list[Variation]:
         found.append("within")
     if drawn.is_floating_point() and drawn.numel() and not ascends(drawn):
         whole, alike = are_whole(drawn), bool((drawn == drawn.flatten()[0]).all())
-        found[:1] = ["mixed", "others", "whole"] if whole else ["mixed", "others"] if alike else ["others"]
+        found[:1] = ["mixed", "others"] if whole or alike else ["others"]
+        found[:0] = ["zeroed"] if alike and float(drawn.flatten()[0]) not in (0.0, 1.0) else []
+        found += ["whole"] if whole else []
     if not drawn.is_floating_point() and drawn.numel() > 1 and bool((drawn == drawn.flatten()[0]).all()):
         found[:0] = ["short"] if int(drawn.flatten()[0]) > 1 else []
     return found + (["reorder"] if drawn.dim() and bool((drawn != drawn[:1]).any()) else [])
@@ -434,10 +445,13 @@ def _unequal(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def another(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """In place of a number that all are, numbers from half of it on; in place of a boolean, of 0 and of 1 the other."""
+    """In place of a number that all are, numbers from half of it on, or from one on where it is alone; in place of a
+    boolean, of 0 and of 1 the other."""
     value = int(drawn.flatten()[0])
     if drawn.dtype == torch.bool or value in (0, 1):
         return torch.full_like(drawn, 1 - value)
+    if value > 1 and drawn.numel() == 1:
+        return torch.full_like(drawn, int(value ** float(torch.rand((), generator=generator))))
     low, high = (value // 2, value) if value > 0 else (value + 1, value // 2 + 1)
     return torch.randint(low, max(high, low + 1), drawn.shape, generator=generator).to(drawn.dtype)
 

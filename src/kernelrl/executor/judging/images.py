@@ -223,7 +223,7 @@ class Images:
                 write(values, self._vary(loose, values, generator, draw))
                 for table in self.tables:
                     if table.number == number:
-                        write(values, _repeated(values, table))
+                        write(values, repeated(values, table))
             elif self.draws_nothing and place["bytes"]:  # the reference bears nothing else, and inputs must be fresh
                 flat = image[span_of(place)].view(trees.DTYPES[place["dtype"]])
                 flat.copy_(distributions.shuffle(flat, generator))
@@ -241,10 +241,10 @@ class Images:
     def _vary(self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw) -> torch.Tensor:
         if _in_few_places(draw) and values.numel() > 1:
             return vary_few(way, values, generator)
-        if way == "either" and draw.index // 2 % 2:
-            way = "others"
-        if way in ("either", "more") and not _differs(draw):
+        if way in ("either", "more") and draw.index % 4 == 0:
             return values
+        if way == "either" and draw.index % 4 == 3:
+            way = "others"
         if way == "others":
             return distributions.vary(values, generator, alone=_differs(draw))
         return distributions.VARIATIONS[way](values, generator)
@@ -359,7 +359,8 @@ def _firsts(size: int, part: int, in_turn: bool) -> torch.Tensor:
     return torch.arange(size) // part * part if in_turn else torch.arange(size) % part
 
 
-def _repeated(values: torch.Tensor, table: Copies) -> torch.Tensor:
+def repeated(values: torch.Tensor, table: Copies) -> torch.Tensor:
+    """The first of its equal parts in place of all of them."""
     firsts = _firsts(values.shape[table.dim], table.size, table.in_turn)
     return values.index_select(table.dim, firsts)
 
