@@ -134,7 +134,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         self.mixes = False
         """Whether any operator made an element of more than the same element of its operands: of what errs alike."""
         self.errs_together = False
-        """Whether many values were moved by the error of one number, the mean that was subtracted from them."""
+        """Whether many values were moved by one error: of the mean that was subtracted from them, or in the direction in
+        which a matrix is nearly singular."""
         self.moves = False
         """Whether anything was moved."""
         self.num_through_one = 0
@@ -189,6 +190,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if certain is not None and bool(certain[1].all()):
             return certain[0]
         if base.startswith(_INSIDE):
+            self.errs_together |= not base.startswith("_fft_")
             eliminates = base.startswith(_OF_ITS_LARGEST) and base not in _OF_TRIANGLES
             matrix, *others = (self._moved_inside(item, eliminates and item is args[0]) for item in args)
             result = func(matrix, *others, **kwargs)

@@ -51,6 +51,8 @@ class Expected:
 
     selected: bool = False
     """Whether the reference gives all of it without any rounding."""
+    open: bool = False
+    """Whether rounding moves it by more than its own size, as a singular system does."""
     indexed: Indexed | None = None
     """Integers that are indices which the reference chooses by the order of values: others may be as good."""
 
@@ -122,8 +124,10 @@ class Expected:
         margin = centre.abs().mul_(rtol).add_(atol * min(1.0, unit))
         if before is not None and task.atol is None and not selected:
             margin = torch.minimum(margin, _of_change(centre, before, native.dtype))
+        is_open = False
         if moved is not None and task.atol is None:
             margin += ROUNDINGS * moved.to(width)
+            is_open = ROUNDINGS * _root_mean_square(moved) > _root_mean_square(centre)
         low, high = centre - margin, centre + margin
         far = error > margin
         close = error <= margin / 2
@@ -141,12 +145,12 @@ class Expected:
             low = torch.where(at_limit & (centre >= -largest), low.clamp_min(-largest), low)
             high = torch.where(at_limit & (centre <= largest), high.clamp_max(largest), high)
         if finite:
-            return cls(low, high, None, reliable, selected)
+            return cls(low, high, None, reliable, selected, is_open)
         is_nan = native.isnan() | exact.isnan()
         low, high = torch.where(centre.isinf(), centre, low), torch.where(centre.isinf(), centre, high)
         low = torch.where(own.isinf(), torch.minimum(low, own), low)
         high = torch.where(own.isinf(), torch.maximum(high, own), high)
-        return cls(low, high, is_nan, reliable, selected)
+        return cls(low, high, is_nan, reliable, selected, is_open)
 
     @property
     def num_bytes(self) -> int:

@@ -17,7 +17,7 @@ from kernelrl.executor.judging.arena import Case, view
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.task import Task
 
-_UNSCALED = ("denormal",)
+_UNSCALED = ("tiny", "denormal")
 """Distributions under which a small output may as well be zero."""
 
 _UNEVEN = ("wide", "zeros", *PATTERNED)

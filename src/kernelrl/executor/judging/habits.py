@@ -33,6 +33,8 @@ _SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heavi
 _CHOOSES = _UNSTABLE | frozenset(f"aten::{name}" for name in "argmax argmin searchsorted bucketize".split())
 """Operators that choose by the order of values. That NaN is nowhere among the outputs then says that it was not chosen,
 and nothing of what is to become of it."""
+_ELIMINATES = ("aten::_linalg_", "aten::linalg_", "aten::cholesky", "aten::triangular_solve")
+"""How names of operators begin that err by what a matrix is near to singular."""
 _LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())
 """Operators that may write data in another order of dimensions, as `contiguous` and `reshape` do by `clone`."""
 
@@ -63,6 +65,8 @@ class Habits:
     """It says that by its operators, and none of them makes something else of NaN that is not documented."""
     only_moves: bool
     """It moves, converts or compares data, and computes nothing."""
+    eliminates: bool
+    """It solves systems or decomposes matrices, which large numbers among tiny ones make nearly singular."""
     lays_out: bool
     """It writes data in another order of dimensions, so the order of its outputs is part of the work."""
     not_finite: set[str]
@@ -85,6 +89,8 @@ class Habits:
         if distribution in _HIDING and self.thresholds["masks_far"]:  # what a mask hides all of, honest programs skip
             return False
         if distribution == "ordered" and self.thresholds["sums_long"]:  # sums of ordered numbers of either sign go far
+            return False
+        if distribution == "ends" and self.eliminates:
             return False
         return self.minds_not_finite or distribution not in distributions.NOT_FINITE
 
@@ -148,6 +154,7 @@ def learn_habits(
             and not _READS & operators
             and (gives_back(outputs, drawn) or exchanges(own, layout, image, operators))
         ),
+        eliminates=any(name.startswith(_ELIMINATES) and "norm" not in name for name in operators),
         lays_out=bool(_LAYS_OUT & operators),
         not_finite=not_finite,
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),

@@ -481,15 +481,15 @@ class Reference:
     def _make_case(self, draw: Draw, drawn: Case | None = None) -> tuple[Case | None, bool]:
         """A case, and whether the reference in its own precision is well within its bounds.
 
-        It is not where it makes NaN or infinity of the draw, and none of the task's own inputs.
+        It is not where it makes NaN or infinity of the draw, and none of the task's own inputs; nor where rounding
+        decides an output of the draw, and none of these.
 
         Args:
             draw: of the inputs.
             drawn: has the inputs, where they were drawn before.
         """
         hidden = draw.distribution != "task"
-        if hidden:  # it may take other parameters
-            self.case(Draw(0, parameters=self._number(CHECKED)))
+        first = self.case(Draw(0, parameters=self._number(CHECKED))) if hidden else None  # it may take other parameters
         if (run := self._run(draw, drawn)) is None:
             return None, False
         case, outputs = run
@@ -498,6 +498,8 @@ class Reference:
             return None, False
         selected = self._selected_of(case, outputs, otherwise=True) if hidden else [True] * len(outputs)
         expected = expect(self._own, case, outputs, [not each for each in selected])
+        usual = first.expected if first is not None and first.expected else expected
+        as_usual &= not any(item.open and not other.open for item, other in zip(expected, usual, strict=False))
         return replace(case, expected=expected), as_usual and all(item.reliable for item in expected)
 
     def _run(self, draw: Draw, drawn: Case | None = None) -> tuple[Case, list[torch.Tensor]] | None:
