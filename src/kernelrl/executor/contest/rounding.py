@@ -134,8 +134,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         self.mixes = False
         """Whether any operator made an element of more than the same element of its operands: of what errs alike."""
         self.errs_together = False
-        """Whether many values were moved by one error: of the mean that was subtracted from them, or in the direction in
-        which a matrix is nearly singular."""
+        """Whether many values were moved by one error: of the mean that was subtracted from them, or in the direction
+        in which a matrix is nearly singular."""
         self.moves = False
         """Whether anything was moved."""
         self.num_through_one = 0
