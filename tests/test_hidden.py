@@ -23,10 +23,11 @@ from conftest import REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge
 from kernelrl.executor import Executor, ExecutorSettings
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest import distributions
+from kernelrl.executor.contest import constants
 from kernelrl.executor.contest.any_order import in_order
+from kernelrl.executor.contest.constants import OF_ALL, VARIATIONS, Variation, count_on, variations
 from kernelrl.executor.contest.construction import Construction
-from kernelrl.executor.contest.distributions import NOT_FINITE, VARIATIONS, Variation, variations
+from kernelrl.executor.contest.distributions import NOT_FINITE
 from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.contest.exact import compute, typical_at_least
 from kernelrl.executor.contest.few_places import vary_few
@@ -34,7 +35,7 @@ from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
-from kernelrl.executor.judging.images import Copies, find_copies, find_table, repeated
+from kernelrl.executor.judging.images import Copies, find_copies, find_table
 from kernelrl.executor.judging.parameters import Match, find_astray, match
 from kernelrl.executor.judging.seeds import Seeds
 from kernelrl.executor.judging.variation import FARTHEST, Slope, find_drawn, find_slopes, find_variable, vary
@@ -402,7 +403,7 @@ def test_structure_outlives_a_hidden_distribution(name: Distribution) -> None:
     "constant", [torch.eye(6), torch.ones(5, 5), torch.arange(9), torch.tril(torch.ones(4, 4)).bool()]
 )
 def test_constant_inputs_vary_within_their_kind(constant: torch.Tensor) -> None:
-    varied = distributions.vary(constant, torch.Generator().manual_seed(0))
+    varied = constants.vary(constant, torch.Generator().manual_seed(0))
     assert varied.dtype == constant.dtype and varied.shape == constant.shape and not torch.equal(varied, constant)
     if constant.is_floating_point():
         assert float(varied.min()) >= 0.0
@@ -701,7 +702,7 @@ def test_a_constant_that_the_reference_insists_on_stays(executor: Executor) -> N
     ],
 )
 def test_equal_integers_become_others_within_their_size(constant: torch.Tensor) -> None:
-    varied = distributions.vary(constant, torch.Generator().manual_seed(0))
+    varied = constants.vary(constant, torch.Generator().manual_seed(0))
     share = float((varied != constant).double().mean())
     assert 0 < share < 0.5 and varied.dtype == constant.dtype
     assert int(varied.long().abs().max()) <= max(1, int(constant.long().abs().max()))
@@ -715,12 +716,12 @@ def test_a_constant_of_which_the_reference_wants_a_structure_keeps_that() -> Non
     assert (int(parts[0]), int(parts[-1])) == (0, 64) and bool((parts.diff() > 0).all())
     assert not torch.equal(parts, offsets) and "part" not in variations(torch.arange(9)), "there is no other"
     assert variations(levels) == ["others", "within", "reorder"]
-    assert variations(rotation) == ["mixed", "others", "within", "whole", "reorder"]
+    assert variations(rotation) == ["mixed", "others", "whole", "within", "reorder"]
     share = VARIATIONS["within"](levels, generator)
     assert bool(((share >= 0) & (share <= 1)).all()) and bool((share.diff() > 0).all())
     turned = VARIATIONS["reorder"](rotation, generator)
     assert torch.equal(turned @ turned.T, rotation) and not torch.equal(turned, rotation)
-    assert bool((distributions.vary(torch.linspace(-3.0, 3.0, 9), generator).diff() > 0).all()), (
+    assert bool((constants.vary(torch.linspace(-3.0, 3.0, 9), generator).diff() > 0).all()), (
         "a search among them relies on it"
     )
 
@@ -762,42 +763,62 @@ def test_floating_point_constants_are_crossed() -> None:
     ones, limits, lengths = torch.ones(40, 50), torch.full((2000,), 0.5), torch.full((2000,), 16.0)
     assert variations(ones)[0] == "mixed" and variations(limits)[0] == variations(lengths)[0] == "zeroed"
     assert "mixed" not in variations(torch.linspace(0.0, 1.0, 9)), "it is neither equal nor whole"
-    hides = VARIATIONS["mixed"](ones, generator) == 0
+    assert variations(torch.full((9,), math.inf)) == ["others"], "no number is smaller by a share"
+    hides = OF_ALL["mixed"](ones, generator, True) == 0
     assert 0.1 < float(hides.double().mean()) < 0.3
-    smaller = VARIATIONS["zeroed"](limits, generator)
+    smaller = OF_ALL["zeroed"](limits, generator, True)
     assert 0.1 < float((smaller < 0.5).double().mean()) < 0.3 and 0.02 < float((smaller == 0).double().mean()) < 0.1
-    assert bool((VARIATIONS["mixed"](lengths, generator) < 16).any())
-    exact = VARIATIONS["whole"](torch.zeros(40, 50), generator)
+    assert bool((OF_ALL["mixed"](lengths, generator, True) < 16).any())
+    exact = OF_ALL["whole"](torch.zeros(40, 50), generator, True)
     assert set(exact.unique().tolist()) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("constant", [torch.tensor(0.7), torch.full((3,), 0.7), torch.full((2, 2), -4.0).half()])
+def test_the_draw_that_decides_what_is_borne_holds_what_later_ones_may(constant: torch.Tensor) -> None:
+    for seed in range(40):
+        zeroed = OF_ALL["zeroed"](constant, torch.Generator().manual_seed(seed), True)
+        assert bool((zeroed == 0).any()) and zeroed.dtype == constant.dtype
+    kept = OF_ALL["zeroed"](constant[..., None][:1].flatten()[:1], torch.Generator().manual_seed(0), False)
+    assert bool((kept != 0).all()), "of two draws one has not another number that is alone"
+
+
+def test_of_few_places_some_are_crossed() -> None:
+    limits, ones = torch.full((512,), 0.5), torch.ones(512)
+    drawn = [vary_few("zeroed", limits, torch.Generator().manual_seed(seed)) for seed in range(60)]
+    assert {bool((each < 0.5).any()) for each in drawn} == {bool((each == 0).any()) for each in drawn} == {True, False}
+    hidden = [bool((vary_few("mixed", ones, torch.Generator().manual_seed(seed)) == 0).any()) for seed in range(60)]
+    assert 15 < sum(hidden) < 45
 
 
 def test_a_positive_integer_that_is_alone_becomes_larger_or_smaller_by_orders_of_magnitude() -> None:
     generator, number = torch.Generator().manual_seed(0), torch.tensor(1000)
-    assert variations(number)[0] == "either"
-    larger = [int(VARIATIONS["either"](number, generator)) for _ in range(99)]
-    smaller = [int(distributions.vary(number, generator)) for _ in range(99)]
-    assert min(larger) > 1000 and max(larger) > 30_000
+    assert variations(number) == ["either", "more", "others"]
+    assert variations(number, reads=True) == ["others"], "of more steps there might be no end"
+    larger = [int(count_on(number, generator, 64_000)) for _ in range(99)]
+    smaller = [int(constants.vary(number, generator)) for _ in range(99)]
+    assert min(larger) >= 1000 and 30_000 < max(larger) <= 64_000
     assert max(smaller) < 1000 and min(smaller) < 10
-    assert int(VARIATIONS["more"](torch.tensor(1), generator)) > 1
+    assert int(count_on(torch.tensor(100, dtype=torch.int8), generator, 6400)) <= 127
 
 
 def test_the_halves_of_a_constant_table_stay_equal() -> None:
     angles = torch.rand(6, 4)
-    halves, pairs = angles.repeat(1, 2), angles.repeat_interleave(2, 1)
-    for table in (halves, pairs):
+    for table in (angles.repeat(1, 2), angles.repeat_interleave(2, 1)):
         found = find_table(0, table)
-        assert found is not None and torch.equal(repeated(table, found), table)
-        moved = repeated(table + torch.rand(table.shape), found)
-        assert find_table(0, moved) == found
-    assert find_table(0, torch.ones(6, 8)) is None and find_table(0, torch.rand(6, 8)) is None
+        assert found is not None and torch.equal(found.first(table), angles)
+        moved = found.repeat(found.first(table) + 1, 8)
+        assert torch.equal(moved, table + 1) and find_table(0, moved) == found
+    padded = torch.ones(6, 8)
+    padded[:, 6:] = 0
+    assert all(find_table(0, each) is None for each in (torch.ones(6, 8) / 3, torch.rand(6, 8), padded))
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 100, -7])
 def test_an_integer_that_is_alone_becomes_another_in_one_of_two_draws(number: int) -> None:
     alone = torch.tensor(number)
     for seed in range(20):
-        assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=True)) != number
-        assert int(distributions.vary(alone, torch.Generator().manual_seed(seed), alone=False)) == number
+        assert int(constants.vary(alone, torch.Generator().manual_seed(seed), alone=True)) != number
+        assert int(constants.vary(alone, torch.Generator().manual_seed(seed), alone=False)) == number
 
 
 TASK_OF_ROWS = program("pass", "return x * 2").replace("16, 8", "rows, 8").replace("class", "rows = 64\n\n\nclass", 1)

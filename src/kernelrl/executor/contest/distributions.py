@@ -18,10 +18,9 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import rare
 from kernelrl.executor.contest.values import all_are_finite
 
-Variation = Literal["short", "zeroed", "mixed", "others", "whole", "either", "more", "part", "within", "reorder"]
-"""How an input that the task makes constant varies, see `VARIATIONS`."""
 LARGE = 100.0
-TINY = 1e-6
+TINY, TINIEST = 1e-4, 1e-6
+"""By what values are multiplied that are tiny, and those between large ends."""
 SOME = 0.05
 """Share of the values that are not finite."""
 FEW = 2 / 3
@@ -52,12 +51,8 @@ SELDOM = 256
 """One element in so many, and at least one, is a number that matters where these are seldom."""
 BEYOND = 4
 """Counts are below so many times the largest one and as much as that, times as many."""
-FURTHER = 64.0
-"""A positive number that is alone becomes at most so many times as large, each order of magnitude as likely."""
 MIXED = 0.125
 """Share of the values that are numbers with which the task compares."""
-SHARE_OTHERS = 0.2
-"""Share of equal whole numbers that become others where an input that the task makes constant varies."""
 
 
 def redraw(
@@ -122,35 +117,6 @@ def part_ways(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if float(torch.rand((), generator=generator)) < FEW:
         return torch.where(rare.few_places(drawn, generator), mixed, drawn)
     return mixed
-
-
-def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) -> torch.Tensor:
-    """Other values for an input that the task makes constant: an identity, a range of indices, ones.
-
-    Integers and booleans come in another order, so an index stays an index; where all are equal, as in a mask that
-    hides nothing or in lengths that are full, some become others. Finite floating-point values move by up to their root
-    mean square (1 if all are zero); non-negative ones stay so, and ascending ones ascend.
-
-    Args:
-        drawn: the task's values.
-        generator: source of randomness.
-        alone: whether an integer or boolean that is alone becomes another.
-    """
-    if not drawn.is_floating_point():
-        mixed = drawn.flatten()[torch.randperm(drawn.numel(), generator=generator)].reshape(drawn.shape)
-        if drawn.numel() == 1:
-            return another(drawn, generator) if alone else drawn
-        return _unequal(drawn, generator) if torch.equal(mixed, drawn) else mixed
-    values = drawn.double()
-    finite = values.isfinite()
-    known = values[finite]
-    size = float(known.square().mean().sqrt()) if known.numel() else 0.0
-    reach = (size or 1.0) * (0.5 + float(torch.rand((), generator=generator)) / 2)  # a mean or norm is not known either
-    step = torch.rand(values.shape, generator=generator, dtype=values.dtype) * reach
-    if known.numel() and float(known.min()) < 0:
-        step = step * 2 - reach
-    new = torch.where(finite, values + step, values)
-    return (new.sort().values if ascends(drawn) else new).to(drawn.dtype)
 
 
 def leave(
@@ -324,138 +290,6 @@ def below(high: float, dtype: torch.dtype) -> float:
     return float(torch.nextafter(torch.tensor(high, dtype=dtype), torch.tensor(-torch.inf, dtype=dtype)))
 
 
-def with_others(values: torch.Tensor, shown: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The same values but for a fifth: of whole numbers what these become where they vary, of equal ones smaller ones.
-
-    Args:
-        values: floating-point numbers in the shape of `shown`; of a single one half of all draws are another.
-        shown: floating-point numbers that are whole or equal, see `variations`.
-        generator: source of randomness.
-    """
-    first = shown.flatten()[0]
-    alike = bool((shown == first).all())
-    if not are_whole(shown):
-        others = first * torch.rand(shown.shape, generator=generator)
-    elif alike:
-        others = another(shown.long(), generator)
-    else:
-        others = vary(shown.long(), generator)
-    share = SHARE_OTHERS if values.numel() > 1 else 0.5
-    return torch.where(torch.rand(values.shape, generator=generator) < share, others.to(values.dtype), values)
-
-
-def mix(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Floating-point numbers move, but for some: so a mask of ones hides, and a limit is reached."""
-    return with_others(vary(drawn, generator), drawn, generator)
-
-
-def with_zeros(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The same, but a quarter of these are zero: a temperature, a scale."""
-    mixed = mix(drawn, generator)
-    empty = torch.rand(drawn.shape, generator=generator) < 0.25
-    return torch.where(empty & (mixed < drawn), 0.0, mixed)
-
-
-def as_integers(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Whole floating-point numbers vary as integers do."""
-    return vary(drawn.long(), generator).to(drawn.dtype)
-
-
-def part(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Other ascending integers between the first and the last one: offsets at which parts of other lengths begin."""
-    first, last, num_between = int(drawn[0]), int(drawn[-1]), drawn.numel() - 2
-    between = torch.randperm(last - first - 1, generator=generator)[:num_between].sort().values
-    return torch.cat([drawn[:1], (first + 1 + between).to(drawn.dtype), drawn[-1:]])
-
-
-def within(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Other numbers of [0, 1]: levels, shares, probabilities."""
-    new = torch.rand(drawn.shape, generator=generator, dtype=torch.float64).to(drawn.dtype)
-    return new.sort().values if ascends(drawn) else new
-
-
-def reorder(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The same rows in another order: an identity becomes a permutation."""
-    return drawn[torch.randperm(drawn.shape[0], generator=generator)]
-
-
-def count_on(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A number up to `FURTHER` times as large in place of one that is alone: of a step, or a limit."""
-    times = FURTHER ** float(torch.rand((), generator=generator))
-    most = torch.iinfo(drawn.dtype).max
-    return torch.full_like(drawn, min(1 + int(times * int(drawn)), most))
-
-
-def shorten(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A fifth of equal positive integers become any smaller one, and one of them 1: short lengths."""
-    value = int(drawn.flatten()[0])
-    new = torch.randint(1, value + 1, drawn.shape, generator=generator).to(drawn.dtype)
-    mixed = torch.where(torch.rand(drawn.shape, generator=generator) < SHARE_OTHERS, new, drawn)
-    mixed = mixed.contiguous()
-    mixed.view(-1)[int(torch.randint(drawn.numel(), (), generator=generator))] = 1
-    return mixed
-
-
-VARIATIONS: dict[Variation, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
-    "short": shorten,
-    "zeroed": with_zeros,
-    "mixed": mix,
-    "others": vary,
-    "whole": as_integers,
-    "either": count_on,
-    "more": count_on,
-    "part": part,
-    "within": within,
-    "reorder": reorder,
-}
-
-
-def variations(drawn: torch.Tensor) -> list[Variation]:
-    """In which ways an input that the task makes constant may vary, the furthest first."""
-    found: list[Variation] = ["others"]
-    if not drawn.is_floating_point() and drawn.dtype != torch.bool and drawn.numel() == 1 and int(drawn) > 0:
-        found[:0] = ["either", "more"]
-    if not drawn.is_floating_point() and drawn.dtype != torch.bool and drawn.numel() > 2 and ascends(drawn):
-        found += ["part"] if int(drawn[-1] - drawn[0]) >= drawn.numel() else []
-    if drawn.is_floating_point() and bool(((drawn >= 0) & (drawn <= 1)).all()):
-        found.append("within")
-    if drawn.is_floating_point() and drawn.numel() and not ascends(drawn):
-        whole, alike = are_whole(drawn), bool((drawn == drawn.flatten()[0]).all())
-        found[:1] = ["mixed", "others"] if whole or alike else ["others"]
-        found[:0] = ["zeroed"] if alike and float(drawn.flatten()[0]) not in (0.0, 1.0) else []
-        found += ["whole"] if whole else []
-    if not drawn.is_floating_point() and drawn.numel() > 1 and bool((drawn == drawn.flatten()[0]).all()):
-        found[:0] = ["short"] if int(drawn.flatten()[0]) > 1 else []
-    return found + (["reorder"] if drawn.dim() and bool((drawn != drawn[:1]).any()) else [])
-
-
-def are_whole(values: torch.Tensor) -> bool:
-    """Whether floating-point numbers are all whole, and below `NO_FLOAT`: a mask, lengths, labels."""
-    return bool(((values == values.round()) & (values.abs() < NO_FLOAT)).all())
-
-
-def ascends(values: torch.Tensor) -> bool:
-    """Whether numbers are in strictly ascending order, on which a search among them relies."""
-    return values.dim() == 1 and values.numel() > 1 and bool((values[1:] > values[:-1]).all())
-
-
-def _unequal(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A fifth of equal integers or booleans becomes another."""
-    return torch.where(torch.rand(drawn.shape, generator=generator) < SHARE_OTHERS, another(drawn, generator), drawn)
-
-
-def another(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """In place of a number that all are, numbers from half of it on, or from one on where it is alone; in place of a
-    boolean, of 0 and of 1 the other."""
-    value = int(drawn.flatten()[0])
-    if drawn.dtype == torch.bool or value in (0, 1):
-        return torch.full_like(drawn, 1 - value)
-    if value > 1 and drawn.numel() == 1:
-        return torch.full_like(drawn, int(value ** float(torch.rand((), generator=generator))))
-    low, high = (value // 2, value) if value > 0 else (value + 1, value // 2 + 1)
-    return torch.randint(low, max(high, low + 1), drawn.shape, generator=generator).to(drawn.dtype)
-
-
 def _normal(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.randn(values.shape, generator=generator, dtype=values.dtype)
 
@@ -503,7 +337,7 @@ def _wide(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _ends(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     low = -OUTLIER if bool((values < 0).any()) else float(values.min())
-    return with_outliers(_tiny(values, generator), low, OUTLIER, generator)
+    return with_outliers(values * TINIEST, low, OUTLIER, generator)
 
 
 def _denormal(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -185,7 +185,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             self._num_with_nan += 1
             return distributions.with_nan(drawn, generator, self._num_with_nan)
         if distribution == "ends" and support is not None:
-            new = redraw("tiny", drawn, generator, support)
+            new = redraw("ends", drawn, generator, support)
             low, high = support[0], distributions.below(support[1], drawn.dtype)
             return None if new is None else distributions.with_outliers(new, low, high, generator)
         new = redraw(distribution, drawn, generator, support)

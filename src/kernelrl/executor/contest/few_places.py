@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from kernelrl.executor.contest.distributions import Variation, another, are_whole, ascends, part, within
+from kernelrl.executor.contest.constants import SHARE_ZERO, Variation, another, are_whole, ascends, part, within
 
 MOST = 3
 """Number of places that differ, at most; a whole row counts as one."""
@@ -25,8 +25,6 @@ def vary_few(way: Variation, drawn: torch.Tensor, generator: torch.Generator) ->
         drawn: the task's values, two or more.
         generator: source of randomness.
     """
-    if way == "whole" or way == "mixed" and are_whole(drawn) and float(torch.rand((), generator=generator)) < 0.5:
-        return vary_few("others", drawn.long(), generator).to(drawn.dtype)
     new = drawn.clone(memory_format=torch.contiguous_format)
     count = 1 + int(torch.randint(MOST, (), generator=generator))
     if way == "reorder":
@@ -35,7 +33,8 @@ def vary_few(way: Variation, drawn: torch.Tensor, generator: torch.Generator) ->
         return _move_offset(new, generator)
     flat = new.view(-1)
     if drawn.is_floating_point():
-        return _move(way, new, count, generator)
+        crosses = way == "whole" or (way in ("mixed", "zeroed") and float(torch.rand((), generator=generator)) < 0.5)
+        return _cross(way, new, count, generator) if crosses else _move(way, new, count, generator)
     if not bool((flat == flat[0]).all()):
         _swap(flat, count, generator)
         return new
@@ -77,6 +76,19 @@ def _move_offset(offsets: torch.Tensor, generator: torch.Generator) -> torch.Ten
     new = int(torch.randint(low + 1, high - 1, (), generator=generator))
     offsets[place] = new + (new >= old)
     return offsets
+
+
+def _cross(way: Variation, values: torch.Tensor, count: int, generator: torch.Generator) -> torch.Tensor:
+    """What `constants.with_others` and `with_zeros` make of many, of some."""
+    if are_whole(values):
+        new = vary_few("others", values.long(), generator).to(values.dtype)
+    else:
+        new, flat = values, values.view(-1)
+        for place in _places(flat.numel(), count, generator):
+            flat[place] *= float(torch.rand((), generator=generator))
+    if way == "zeroed" and float(torch.rand((), generator=generator)) < SHARE_ZERO:
+        new.view(-1)[next(_places(new.numel(), 1, generator))] = 0.0
+    return new
 
 
 def _move(way: Variation, values: torch.Tensor, count: int, generator: torch.Generator) -> torch.Tensor:

@@ -35,10 +35,13 @@ _STATISTICS = frozenset(
     "_native_batch_norm_legit_no_training".split()
 )
 """Operators that subtract a mean, which is a sum itself."""
-_INSIDE = (
-    *("_fft_", "_linalg_", "cholesky", "triangular_solve"),
+ELIMINATING = (
+    *("_linalg_", "cholesky", "triangular_solve"),
     *(f"linalg_{name}" for name in "cholesky inv lu qr solve ldl eig".split()),
 )
+"""How names of operators begin that solve systems or decompose matrices: where one is nearly singular, all they give
+errs along one direction."""
+_INSIDE = ("_fft_", *ELIMINATING)
 """Operators that add and multiply many times inside, which counts as errors of their operands: u √n of each."""
 _OF_ITS_LARGEST = ("_linalg_", *(name for name in _INSIDE if name.startswith("linalg_")))
 """Those among them that eliminate: a matrix errs by what its largest element may, wherever that lies (Wilkinson, "Error
@@ -66,10 +69,11 @@ _STEPS = frozenset("sign sgn round floor ceil trunc frac fmod remainder floor_di
 """Operators that jump, beside those that compare or convert to integers."""
 _TO_WHOLE = frozenset("sign sgn round floor ceil trunc heaviside floor_divide".split())
 """Operators that give whole numbers, which stay as they are."""
-_COMPARING = frozenset(
-    "eq ne lt le gt ge isnan isinf isposinf isneginf logical_not logical_and logical_or any all".split()
+_DECIDING = frozenset(
+    "eq ne lt le gt ge equal isnan isinf isposinf isneginf logical_not logical_and logical_or any all "
+    "sort argsort topk kthvalue mode argmax argmin cummax cummin bucketize searchsorted".split()
 )
-"""Operators that give booleans. What decides sees the values as they are."""
+"""Operators that give booleans or integers. What decides sees the values as they are."""
 _SELECTING = frozenset(
     "clamp clamp_min clamp_max minimum maximum fmin fmax amin amax where relu hardtanh threshold neg abs "
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d".split()
@@ -172,7 +176,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             return result
         if base in _SELECTING:
             return func(*args, **kwargs) if exact is None else exact
-        if base in _COMPARING and exact is None:
+        if base in _DECIDING and exact is None:
             self.jumps |= any(is_float(item) for item in args)
             return func(*args, **kwargs)
         if exact is not None:
@@ -190,7 +194,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if certain is not None and bool(certain[1].all()):
             return certain[0]
         if base.startswith(_INSIDE):
-            self.errs_together |= not base.startswith("_fft_")
+            self.errs_together |= base.startswith(ELIMINATING)
             eliminates = base.startswith(_OF_ITS_LARGEST) and base not in _OF_TRIANGLES
             matrix, *others = (self._moved_inside(item, eliminates and item is args[0]) for item in args)
             result = func(matrix, *others, **kwargs)

@@ -115,7 +115,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._makes_places |= name in _PLACES or converts
             quantizes = name.startswith(_QUANTIZES) or kwargs.get("rounding_mode") is not None
             self._rounds |= name in _ROUNDS or converts or quantizes
-            self._relates |= name in _RELATIONS
+            makes_booleans = name in _CONVERTS and isinstance(result, torch.Tensor) and result.dtype == torch.bool
+            self._relates |= name in _RELATIONS or makes_booleans
         return result
 
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, limits: Iterable[float], result: Any) -> None:
@@ -154,15 +155,16 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._integers.update(int(each) for each in numbers if abs(each) < 2**62 and each % 1 == 0)
 
     def found(self) -> dict[str, Any]:
-        """The numbers that floating-point values and integers are compared with, and four things to respect.
+        """The numbers that floating-point values and integers are compared with, and what else is to be respected.
 
         `ties`: those where floating-point values may tie, among them simple ones, which may do so after arithmetic.
-        `makes_places`: of a floating-point value an integer is made, which may be a place in memory. `masks_by_number`:
-        a mask writes a finite number that stands for infinity, so a program may leave out what it hides. `masks_far`:
-        it does, or hides so in an operator. `sums_long`: so many numbers are added that it matters in which order they
-        come. `clamped`: names of parameters that are clamped, with the limits; none where something is that is made of
-        them. `norms`: names of parameters of whose slices norms are limited, with the limit, the order of the norm and
-        the dimension. `slopes`: names of those that are slopes below zero.
+        `relates`: floating-point values are compared, or booleans are made of them. `makes_places`: of a floating-point
+        value an integer is made, which may be a place in memory. `masks_by_number`: a mask writes a finite number that
+        stands for infinity, so a program may leave out what it hides. `masks_far`: it does, or hides so in an operator.
+        `sums_long`: so many numbers are added that it matters in which order they come. `clamped`: names of parameters
+        that are clamped, with the limits; none where something is that is made of them. `norms`: names of parameters of
+        whose slices norms are limited, with the limit, the order of the norm and the dimension. `slopes`: names of
+        those that are slopes below zero.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]
@@ -177,7 +179,12 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             "masks_by_number": self._masks_by_number,
             "masks_far": self._masks_by_number or self._masks_otherwise,
         }
-        return numbers | masks | {"makes_places": self._makes_places, "sums_long": self._sums_long} | parameters
+        return (
+            numbers
+            | masks
+            | {"relates": self._relates, "makes_places": self._makes_places, "sums_long": self._sums_long}
+            | parameters
+        )
 
 
 def _limits(name: str, func: Any, args: Any, kwargs: Any) -> list[float]:

@@ -51,8 +51,8 @@ class Expected:
 
     selected: bool = False
     """Whether the reference gives all of it without any rounding."""
-    open: bool = False
-    """Whether rounding moves it by more than its own size, as a singular system does."""
+    is_rounding: bool = False
+    """Whether what rounding adds to its tolerance is more than its own size."""
     indexed: Indexed | None = None
     """Integers that are indices which the reference chooses by the order of values: others may be as good."""
 
@@ -67,6 +67,7 @@ class Expected:
         moved: torch.Tensor | None = None,
         before: torch.Tensor | None = None,
         computes: bool = False,
+        least: float = 0.0,
     ) -> Expected:
         """Bounds `exact ± tolerance`, held in the output's own width (at least float32).
 
@@ -95,6 +96,7 @@ class Expected:
             moved: how far rounding moves each element; for booleans, whether it does. None: not known.
             before: the input that the output is a change of, if it is one.
             computes: of other inputs the output is rounded, though of these it may happen to be exact.
+            least: `s` counts as this at least.
         """
         atol, rtol = _tolerances(dtype, task)
         if not exact.is_floating_point():
@@ -116,7 +118,7 @@ class Expected:
             known = error.isfinite()
             finite = bool(known.all())
             error.masked_fill_(~known, 0.0)
-        unit = (_root_mean_square(centre) or 1.0) if scaled and task.atol is None else 1.0
+        unit = max(_root_mean_square(centre) or 1.0, least) if scaled and task.atol is None else 1.0
         selected = scaled and task.atol is None and not computes and _is_selected(exact, native)
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
@@ -124,10 +126,10 @@ class Expected:
         margin = centre.abs().mul_(rtol).add_(atol * min(1.0, unit))
         if before is not None and task.atol is None and not selected:
             margin = torch.minimum(margin, _of_change(centre, before, native.dtype))
-        is_open = False
+        is_rounding = False
         if moved is not None and task.atol is None:
             margin += ROUNDINGS * moved.to(width)
-            is_open = ROUNDINGS * _root_mean_square(moved) > _root_mean_square(centre)
+            is_rounding = ROUNDINGS * _root_mean_square(moved) > _root_mean_square(centre)
         low, high = centre - margin, centre + margin
         far = error > margin
         close = error <= margin / 2
@@ -145,12 +147,12 @@ class Expected:
             low = torch.where(at_limit & (centre >= -largest), low.clamp_min(-largest), low)
             high = torch.where(at_limit & (centre <= largest), high.clamp_max(largest), high)
         if finite:
-            return cls(low, high, None, reliable, selected, is_open)
+            return cls(low, high, None, reliable, selected, is_rounding)
         is_nan = native.isnan() | exact.isnan()
         low, high = torch.where(centre.isinf(), centre, low), torch.where(centre.isinf(), centre, high)
         low = torch.where(own.isinf(), torch.minimum(low, own), low)
         high = torch.where(own.isinf(), torch.maximum(high, own), high)
-        return cls(low, high, is_nan, reliable, selected, is_open)
+        return cls(low, high, is_nan, reliable, selected, is_rounding)
 
     @property
     def num_bytes(self) -> int:

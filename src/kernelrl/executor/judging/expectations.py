@@ -17,8 +17,11 @@ from kernelrl.executor.judging.arena import Case, view
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.task import Task
 
-_UNSCALED = ("tiny", "denormal")
+_UNSCALED = ("denormal",)
 """Distributions under which a small output may as well be zero."""
+LEAST_SCALES = {"tiny": 1e-2}
+"""Those under which outputs are held to a tolerance for numbers of this size, if they are smaller: what approximates a
+function errs by as much near zero as elsewhere."""
 
 _UNEVEN = ("wide", "zeros", *PATTERNED)
 """Distributions of which some rows are unlike others: there fast algorithms for products err as the largest terms do,
@@ -53,6 +56,7 @@ def expect(
     """
     in_float64 = own.settings.oracle == "float64"
     scaled = in_float64 and case.draw.distribution not in _UNSCALED
+    least = LEAST_SCALES.get(case.draw.distribution, 0.0)
     by_largest = case.draw.distribution in _UNEVEN
     exact = _exact(own, case.image, case.changed, by_largest) if in_float64 else _Exact(outputs, [], {})
     if len(exact.outputs) != len(outputs):
@@ -73,7 +77,15 @@ def expect(
     each = zip(exact.outputs, outputs, moved, befores(case, outputs), computed, strict=True)
     for value, native, move, before, computes in each:
         about = partial(
-            compare.Expected.around, value, native, str(native.dtype), own.task, scaled, move, computes=computes
+            compare.Expected.around,
+            value,
+            native,
+            str(native.dtype),
+            own.task,
+            scaled,
+            move,
+            computes=computes,
+            least=least,
         )
         bounds = about(before=before if scaled else None)
         expected.append(bounds if bounds.reliable or before is None else about())

@@ -11,6 +11,7 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.contest import distributions
+from kernelrl.executor.contest.rounding import ELIMINATING
 from kernelrl.executor.contest.values import all_are_finite, are_same_bytes
 from kernelrl.executor.judging.arena import span_of, view
 from kernelrl.executor.judging.exchange import exchanges, gives_back
@@ -33,8 +34,6 @@ _SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heavi
 _CHOOSES = _UNSTABLE | frozenset(f"aten::{name}" for name in "argmax argmin searchsorted bucketize".split())
 """Operators that choose by the order of values. That NaN is nowhere among the outputs then says that it was not chosen,
 and nothing of what is to become of it."""
-_ELIMINATES = ("aten::_linalg_", "aten::linalg_", "aten::cholesky", "aten::triangular_solve")
-"""How names of operators begin that err by what a matrix is near to singular."""
 _LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())
 """Operators that may write data in another order of dimensions, as `contiguous` and `reshape` do by `clone`."""
 
@@ -65,6 +64,8 @@ class Habits:
     """It says that by its operators, and none of them makes something else of NaN that is not documented."""
     only_moves: bool
     """It moves, converts or compares data, and computes nothing."""
+    reads: bool
+    """What it does next hangs on values that it reads."""
     eliminates: bool
     """It solves systems or decomposes matrices, which large numbers among tiny ones make nearly singular."""
     lays_out: bool
@@ -154,7 +155,8 @@ def learn_habits(
             and not _READS & operators
             and (gives_back(outputs, drawn) or exchanges(own, layout, image, operators))
         ),
-        eliminates=any(name.startswith(_ELIMINATES) and "norm" not in name for name in operators),
+        eliminates=any(name.removeprefix("aten::").startswith(ELIMINATING) for name in operators),
+        reads=bool(_READS & operators),
         lays_out=bool(_LAYS_OUT & operators),
         not_finite=not_finite,
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),

@@ -13,7 +13,8 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions
-from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE, Variation
+from kernelrl.executor.contest.constants import FURTHER, OF_ALL, VARIATIONS, Variation, are_whole, count_on
+from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
@@ -43,6 +44,18 @@ class Copies:
     in_turn: bool
     """Equal are indices in turn (`repeat_interleave`), and not parts in turn (`repeat`)."""
 
+    def first(self, values: torch.Tensor) -> torch.Tensor:
+        """The first of the equal parts."""
+        if self.in_turn:
+            return values.index_select(self.dim, torch.arange(0, values.shape[self.dim], self.size))
+        return values.narrow(self.dim, 0, self.size)
+
+    def repeat(self, part: torch.Tensor, size: int) -> torch.Tensor:
+        """A part in place of all of them: `size` indices."""
+        if self.in_turn:
+            return part.repeat_interleave(self.size, self.dim)
+        return torch.cat([part] * (size // self.size), self.dim)
+
 
 class Images:
     """Draws the bytes that the arena holds before a call.
@@ -66,8 +79,6 @@ class Images:
         """Pairs of inputs that the task makes equal and that are drawn apart, by their numbers."""
         self.copies: list[Copies] = []
         """Equal parts of inputs that are drawn apart."""
-        self.tables: list[Copies] = []
-        """Those along the last dimension of constant inputs, which stay equal where these vary."""
         self.plain: list[tuple[int, float]] = []
         """Draws whose values are inputs as they are, see `PlainDraws.reach`."""
         self.beyond: list[tuple[int, float]] = []
@@ -78,7 +89,7 @@ class Images:
         """What the reference compares its data with (`Thresholds.found`); None: hidden distributions hold nothing more.
         """
         self.tame: set[Distribution] = set()
-        """Distributions without values far from zero or outliers, because the reference does not bear these."""
+        """Distributions without values far from zero, because the reference does not bear these."""
         self.near: set[Distribution] = set()
         """Distributions that hold nothing more, because the reference does not bear it."""
         self.mixes_integers = False
@@ -159,6 +170,11 @@ class Images:
         """Whether some draws may hold something without the others."""
         return 1 < self.num_drawn <= MAX_DRAWS
 
+    def varies_constants(self, draw: Draw) -> bool:
+        """Whether other constants than the task's come among its own inputs."""
+        is_shown = not draw.index and not draw.shape
+        return draw.distribution == "task" and not is_shown and any(self.loose) and draw not in self.firm
+
     def further(self, distribution: str) -> dict[str, Any]:
         """What draws hold beside a distribution (`drawing.Further`)."""
         compared = self.thresholds
@@ -220,10 +236,14 @@ class Images:
         for number, (loose, place) in enumerate(zip(self.loose, shape.layout["tensors"], strict=True)):
             values = view(image, place)
             if loose and draw not in self.firm:
-                write(values, self._vary(loose, values, generator, draw))
-                for table in self.tables:
-                    if table.number == number:
-                        write(values, repeated(values, table))
+                most = _most(values, number, shape)
+                if (table := find_table(number, values)) is not None:
+                    write(
+                        values,
+                        table.repeat(self._vary(loose, table.first(values), generator, draw, most), values.shape[-1]),
+                    )
+                else:
+                    write(values, self._vary(loose, values, generator, draw, most))
             elif self.draws_nothing and place["bytes"]:  # the reference bears nothing else, and inputs must be fresh
                 flat = image[span_of(place)].view(trees.DTYPES[place["dtype"]])
                 flat.copy_(distributions.shuffle(flat, generator))
@@ -238,16 +258,18 @@ class Images:
             write(values, distributions.part_ways(values, generator))
         return image
 
-    def _vary(self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw) -> torch.Tensor:
+    def _vary(
+        self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw, most: float
+    ) -> torch.Tensor:
         if _in_few_places(draw) and values.numel() > 1:
             return vary_few(way, values, generator)
-        if way in ("either", "more") and draw.index % 4 == 0:
-            return values
-        if way == "either" and draw.index % 4 == 3:
+        if way in ("either", "more"):  # of four draws one has the number that is shown, and one a smaller one
+            if draw.index % 4 == 0:
+                return values
+            if draw.index % 4 < 3 or way == "more":
+                return count_on(values, generator, most)
             way = "others"
-        if way == "others":
-            return distributions.vary(values, generator, alone=_differs(draw))
-        return distributions.VARIATIONS[way](values, generator)
+        return OF_ALL[way](values, generator, _differs(draw)) if way in OF_ALL else VARIATIONS[way](values, generator)
 
     def _redraw(
         self,
@@ -313,6 +335,21 @@ def _differs(draw: Draw) -> bool:
     return draw.index % 2 == 1
 
 
+def _most(values: torch.Tensor, number: int, shape: Shape) -> float:
+    """Up to which a positive integer that is alone may grow: to the next size of another input, which it may index.
+
+    Args:
+        values: the integer, or something else.
+        number: of the input that it is.
+        shape: of the inputs.
+    """
+    if values.numel() != 1 or values.is_floating_point():
+        return math.inf
+    others = (place for other, place in enumerate(shape.layout["tensors"]) if other != number)
+    sizes = [size for place in others for size in place["shape"] if size > 1 and size >= int(values)]
+    return min(sizes, default=FURTHER * int(values))
+
+
 def _in_few_places(draw: Draw) -> bool:
     """Whether inputs that the task makes constant are as it shows them but for few places.
 
@@ -332,10 +369,12 @@ def find_copies(number: int, values: torch.Tensor) -> Copies | None:
 
 
 def find_table(number: int, values: torch.Tensor) -> Copies | None:
-    """Equal parts along the last of several dimensions, as of a table of angles; None: there are none, or all is equal
-    along it."""
-    found = _copies_along(number, values, values.dim() - 1) if values.dim() > 1 and values.shape[-1] > 1 else None
-    return None if found is None or found.size == (values.shape[-1] if found.in_turn else 1) else found
+    """Equal parts of several numbers along the last of several dimensions, as of a table of angles; None: there are
+    none, or the numbers are whole, such as a mask's."""
+    if values.dim() < 2 or values.shape[-1] < 2 or not values.is_floating_point() or are_whole(values):
+        return None
+    found = _copies_along(number, values, values.dim() - 1)
+    return None if found is None or found.size == 1 else found
 
 
 def _copies_along(number: int, values: torch.Tensor, dim: int) -> Copies | None:
@@ -349,20 +388,9 @@ def _copies_along(number: int, values: torch.Tensor, dim: int) -> Copies | None:
     for part in reversed(parts[1:]):
         if not torch.equal(values.narrow(dim, 0, 1), values.narrow(dim, part - 1, 1)):
             continue
-        if torch.equal(values.index_select(dim, _firsts(size, part, in_turn=True)), values):
+        if torch.equal(values.index_select(dim, torch.arange(size) // part * part), values):
             return Copies(number, dim, part, in_turn=True)
     return None
-
-
-def _firsts(size: int, part: int, in_turn: bool) -> torch.Tensor:
-    """Of each index the first one of those that are equal."""
-    return torch.arange(size) // part * part if in_turn else torch.arange(size) % part
-
-
-def repeated(values: torch.Tensor, table: Copies) -> torch.Tensor:
-    """The first of its equal parts in place of all of them."""
-    firsts = _firsts(values.shape[table.dim], table.size, table.in_turn)
-    return values.index_select(table.dim, firsts)
 
 
 def _divisors(size: int) -> list[int]:

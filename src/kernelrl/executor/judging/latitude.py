@@ -13,10 +13,12 @@ from typing import Any
 import torch
 
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, NOT_FINITE, WILD, Variation, variations
+from kernelrl.executor.contest.constants import Variation, variations
+from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, NOT_FINITE, WILD
 from kernelrl.executor.judging.arena import Draw, span_of, view
-from kernelrl.executor.judging.images import Copies, Images, find_copies, find_table
+from kernelrl.executor.judging.images import Copies, Images, find_copies
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
+from kernelrl.executor.judging.variation import Seldom
 
 MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
@@ -27,22 +29,20 @@ show what they are."""
 
 
 def find_loose(
-    images: Images, bears: Callable[[Draw], bool], image: torch.Tensor, layout: dict[str, Any]
+    images: Images, bears: Callable[[Draw], bool], image: torch.Tensor, layout: dict[str, Any], reads: bool
 ) -> list[Variation | None]:
     """How each of the inputs that the task makes constant varies: in the furthest way with which it is reliable.
 
     Tried are all together in the furthest way, and then each alone.
     """
     ways = [
-        [] if varies or not place["bytes"] else variations(view(image, place))
+        [] if varies or not place["bytes"] else variations(view(image, place), reads)
         for varies, place in zip(images.varying, layout["tensors"], strict=True)
     ]
-    constants = [(number, view(image, place)) for number, place in enumerate(layout["tensors"]) if ways[number]]
-    images.tables = [table for constant in constants if (table := find_table(*constant))]
     images.loose = [each[0] if each else None for each in ways]
     num_constant = sum(map(bool, ways))
 
-    def are_borne() -> bool:
+    def are_borne() -> bool:  # of a number that is alone the first draw has a larger one, and the other a smaller one
         return bears(Draw(1)) and ("either" not in images.loose or bears(Draw(3)))
 
     if not num_constant or are_borne():
@@ -98,7 +98,7 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
     """Find out with how much less beside a hidden distribution the reference is reliable, which it is not with all.
 
     The ends of what Python draws are left out first, then counts beyond those that were drawn, integers that matter,
-    and values far from zero and outliers. Where draws leave their interval, each is tried alone, and those that it
+    and values far from zero. Where draws leave their interval, each is tried alone, and those that it
     bears together. Then some draws hold all of this, and the others what is borne of them: the distribution and nothing
     beside it, or the task's own values.
     """
@@ -232,13 +232,15 @@ def find_slopes(parameters: ReferenceParameters, bears: Callable[[int], bool]) -
 
 
 def find_seldom(parameters: ReferenceParameters, bears: Callable[[int], bool]) -> None:
-    """Choose what is rare among parameters: all that is known, without numbers far from zero, or nothing.
+    """Choose what is rare among parameters, and whether whole numbers in buffers become others: as much as is borne.
 
     Args:
         parameters: of the reference, which is reliable with those that are chosen.
         bears: whether it is reliable with the parameters of that number.
     """
-    for parameters.seldom in ("far", "some", None):
+    levels: list[tuple[Seldom | None, bool]] = [("far", True), ("far", False), ("some", False), (None, False)]
+    for seldom, crossed in levels if parameters.compares else levels[1:]:
+        parameters.seldom, parameters.crossed = seldom, crossed
         parameters.draw()
         if parameters.seldom is None or all(bears(number) for number in (REDRAWN, TIMED)):
             return

@@ -125,7 +125,7 @@ class Reference:
         if settings.oracle == "native":
             images.loose = [None] * len(images.varying)
         else:
-            images.loose = find_loose(images, attempts.bears, image, layout)
+            images.loose = find_loose(images, attempts.bears, image, layout, self.habits.reads)
             images.twins = find_twins(images, attempts.bears, image, layout)
             images.copies = find_apart(images, attempts.bears, image, layout)
             ties_are_open = self.habits.unstable and not self.habits.sorts
@@ -481,8 +481,8 @@ class Reference:
     def _make_case(self, draw: Draw, drawn: Case | None = None) -> tuple[Case | None, bool]:
         """A case, and whether the reference in its own precision is well within its bounds.
 
-        It is not where it makes NaN or infinity of the draw, and none of the task's own inputs; nor where rounding
-        decides an output of the draw, and none of these.
+        It is not where it makes NaN or infinity of the draw, and none of the task's own inputs; nor where a system of
+        the draw is so nearly singular that an output is little but rounding, and none of these.
 
         Args:
             draw: of the inputs.
@@ -499,7 +499,9 @@ class Reference:
         selected = self._selected_of(case, outputs, otherwise=True) if hidden else [True] * len(outputs)
         expected = expect(self._own, case, outputs, [not each for each in selected])
         usual = first.expected if first is not None and first.expected else expected
-        as_usual &= not any(item.open and not other.open for item, other in zip(expected, usual, strict=False))
+        if self.habits.eliminates:
+            pairs = zip(expected, usual, strict=False)
+            as_usual &= not any(item.is_rounding and not other.is_rounding for item, other in pairs)
         return replace(case, expected=expected), as_usual and all(item.reliable for item in expected)
 
     def _run(self, draw: Draw, drawn: Case | None = None) -> tuple[Case, list[torch.Tensor]] | None:
@@ -523,6 +525,8 @@ class Reference:
         if other_numbers or other_form:  # what forward returns, or a text there, depends on them
             shape = self._shape_of(shape.sizes, shape.layout, native)
         outputs = own.outputs(native)
+        if self._images.varies_constants(draw) and not find_not_finite(outputs) <= self.habits.not_finite:
+            raise TaskError(f"task {self.task.id}: forward makes NaN or infinity where its constants vary")
         changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})
         after = own.arena.inputs(shape.layout) if changed else []
         case = Case(draw, shape, image, native["tensors"], [], changed, None)

@@ -52,6 +52,10 @@ class ReferenceParameters:
         """Which parameters are slopes above 1 on the task's own inputs, and below 0 on hidden ones."""
         self.seldom: variation.Seldom | None = None
         """What is rare among them on hidden inputs and in timed calls."""
+        self.compares = False
+        """The reference compares floating-point numbers, or makes booleans of them."""
+        self.crossed = False
+        """Then whole numbers in buffers of equal ones become others, too."""
         self.may_be_slopes: frozenset[int] = frozenset()
         """Numbers of those that could be."""
         self.variable: list[int] = []
@@ -63,6 +67,7 @@ class ReferenceParameters:
         """From now on parameters lie on both sides of the limits that the reference sets them (`Thresholds.found`)."""
         self.clamped, self.norms = thresholds["clamped"], thresholds["norms"]
         self.known_slopes = thresholds["slopes"]
+        self.compares = thresholds["relates"]
 
     @property
     def any(self) -> bool:
@@ -130,8 +135,10 @@ class ReferenceParameters:
             enlarged = self._enlarged and number != REDRAWN  # hidden inputs and large values are too much for some
             clamped = self.clamped if number == CHECKED else {}
             slopes = self._slopes(report, "falling" if number == REDRAWN else "steep") if number != TIMED else {}
-            seldom = self.seldom if number != CHECKED else None
-            given = variation.vary(report, read, chosen, drawn, seed, enlarged, clamped, self.norms, slopes, seldom)
+            rare = number != CHECKED
+            seldom, crossed = (self.seldom, self.crossed) if rare else (None, False)
+            about = enlarged, clamped, self.norms, slopes, seldom, crossed
+            given = variation.vary(report, read, chosen, drawn, seed, *about)
             self._hidden[number] = Parameters(f"{seed}", given, {})
 
     def _slopes(self, report: dict[str, Any], kind: variation.Slope) -> dict[int, variation.Slope]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from kernelrl.executor import trees
-from kernelrl.executor.contest import distributions
+from kernelrl.executor.contest import constants
 from kernelrl.executor.contest.values import all_are_finite
 
 SMALL = 0.5
@@ -37,8 +37,7 @@ FEWEST = 16
 Slope = Literal["steep", "falling"]
 """A slope above 1, or below 0."""
 Seldom = Literal["far", "some"]
-"""A row or element of zeros and one that is another's copy, other whole numbers in buffers of equal ones, and, for
-`far`, elements of vectors far from zero."""
+"""A row or element of zeros and one that is another's copy, and, for `far`, elements of vectors far from zero."""
 FEWEST_ROWS = 5
 """With fewer rows, or elements of a vector, none is rare."""
 FARTHEST_OF_ALL = 100.0
@@ -101,6 +100,7 @@ def vary(
     norms: Mapping[str, Sequence[float]] | None = None,
     slopes: Mapping[int, Slope] | None = None,
     seldom: Seldom | None = None,
+    crossed: bool = False,
 ) -> dict[int, torch.Tensor]:
     """Hidden values by the number of the registration.
 
@@ -115,6 +115,7 @@ def vary(
         norms: likewise limits of the norms of their slices, half of which lie beyond these.
         slopes: by number, those that are slopes, and of which kind a single one is.
         seldom: what is rare among the values of each.
+        crossed: a fifth of a buffer of equal whole numbers become others: a mask of ones hides.
     """
     given = {}
     for number in numbers:
@@ -122,7 +123,7 @@ def vary(
         values = read(tensor)
         generator = torch.Generator().manual_seed(seed ^ number)
         if not values.is_floating_point():
-            given[number] = distributions.vary(values, generator)
+            given[number] = constants.vary(values, generator)
         elif all_are_finite(values):
             wide = values if values.dtype == torch.float64 else values.float()
             coins = torch.rand(wide.shape, generator=generator, dtype=wide.dtype)
@@ -142,8 +143,8 @@ def vary(
                 new = _sloping(new, slopes[number], generator)
             if seldom:
                 new = _with_seldom_ones(new, seldom, generator)
-                if tensor["kind"] == "buffer" and number not in drawn and distributions.are_whole(values):
-                    new = distributions.with_others(new, values, generator)
+            if crossed and tensor["kind"] == "buffer" and constants.are_alike(values) and constants.are_whole(values):
+                new = constants.with_others(new, values, generator)
             given[number] = new.to(values.dtype)
     return given
 
