@@ -35,6 +35,7 @@ from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
+from kernelrl.executor.judging.expectations import LEAST_SCALES
 from kernelrl.executor.judging.images import Copies, find_copies, find_table
 from kernelrl.executor.judging.parameters import Match, find_astray, match
 from kernelrl.executor.judging.seeds import Seeds
@@ -462,7 +463,7 @@ def test_a_row_of_one_number_is_no_input_of_a_statistic() -> None:
     assert bool(equal.any()) and float(rows[equal].abs().max()) == 0.0
 
 
-def test_signs_of_rounding_are_of_a_table_that_is_longer_than_any_tensor() -> None:
+def test_signs_of_rounding_are_parts_of_a_table() -> None:
     rounding = Rounding(torch.float32)
     for count in (3, NUM_SIGNS, 3 * NUM_SIGNS):
         signs = [rounding._signs(torch.empty(count, dtype=torch.float64)) for _ in range(3)]
@@ -1020,6 +1021,62 @@ def test_what_is_solved_for_errs_by_its_own_size() -> None:
     right[:, 1] *= 1e8
     moved = moved_by_rounding(torch.linalg.solve, matrix, right)
     assert moved[:, 0].median() < 1e-3 * moved[:, 1].median()
+
+
+class Solver(torch.nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve(a, b)
+
+
+def test_of_a_system_that_is_nearly_singular_it_is_known_how_far_it_errs() -> None:
+    """In one run of rounding the error along the one direction that matters may be small by chance."""
+    torch.manual_seed(0)
+    for _ in range(20):
+        left, right = torch.linalg.qr(torch.randn(2, 16, 16, dtype=torch.float64)).Q
+        matrix = (left * torch.tensor([1.0] * 15 + [1e-5], dtype=torch.float64)) @ right
+        given = matrix.float(), torch.randn(16, 1)
+        found = compute(Solver(), given, torch.float32)
+        error = torch.linalg.solve(*given).double() - found.outputs
+        assert bool((3 * found.moves[0] >= error.abs()).all())
+
+
+@pytest.mark.parametrize(("least", "is_rounding"), [(1.0, False), (1e-12, True)])
+def test_a_solution_that_is_little_but_rounding_is_known(least: float, is_rounding: bool) -> None:
+    torch.manual_seed(0)
+    left, right = torch.linalg.qr(torch.randn(2, 16, 16, dtype=torch.float64)).Q
+    matrix = (left * torch.tensor([1.0] * 15 + [least], dtype=torch.float64)) @ right
+    found = compute(Solver(), (matrix.float(), torch.randn(16, 1)), torch.float32)
+    assert expected(found.outputs, found.outputs.float(), found.moves[0]).is_rounding == is_rounding
+
+
+def test_where_nothing_is_rounded_one_run_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class AnyAbove(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x > 1.0).sum(1)
+
+    runs: list[Rounding] = []
+    monkeypatch.setattr(Rounding, "__enter__", lambda self: runs.append(self) or super(Rounding, self).__enter__())
+    found = compute(AnyAbove(), (torch.randn(8, 100),), torch.float32)
+    assert len(runs) == 1 and not bool(found.moves[0].any())
+
+
+def test_tiny_outputs_are_held_to_what_an_approximation_of_a_function_has() -> None:
+    """The formula 7.1.26 of Abramowitz and Stegun errs by 1.5e-7 wherever it is, but no number may be zero."""
+    exact = 1e-4 * torch.linspace(-2.0, 2.0, 1000, dtype=torch.float64)
+    held = Expected.around(exact, exact.float(), "torch.float32", TASK, scaled=True, least=LEAST_SCALES["tiny"])
+    assert held.accepts(exact.float() + 1.5e-7) and not held.accepts(torch.zeros(1000))
+
+
+def test_inputs_are_tiny_as_a_whole_or_but_for_their_ends() -> None:
+    for make, low, high in (
+        (lambda: torch.randn(64, 64), -10.5, 10.5),
+        (lambda: torch.rand(64, 64), 0.0, 1.0),
+        (lambda: torch.empty(64, 64).uniform_(2.0, 3.0), 2.0, 3.0),
+    ):
+        tiny, ends = (drawn_further(name, make).flatten() for name in ("tiny", "ends"))
+        if low != 2.0:  # where the interval lies elsewhere nothing is tiny
+            assert float(tiny.abs().max()) < 1e-3 and float(ends[1:-2].abs().max()) < 1e-5
+        assert 0.7 * high < float(ends[-1]) <= high and low <= float(ends[-2]) <= low / 4 + 1.5
 
 
 def test_outputs_in_any_order_are_compared_in_one() -> None:
