@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -211,13 +211,17 @@ def compute(
     def in_own_precision() -> OwnPrecision:
         return OwnPrecision(asked, replaced, precision)
 
+    def call_in_float64() -> Any:
+        with _by_default(torch.float64):
+            return call(_copied(model).double(), trees.map_tensors(args, _to_double))
+
     outputs: list[torch.Tensor] = []
     moves: list[torch.Tensor] = []
     tiny = min(torch.finfo(precision).tiny, torch.finfo(torch.float32).tiny)
     try:
         masks = Masks() if masked else None
         with masks or contextlib.nullcontext(), InFloat64(), Choices() as exactly, in_own_precision():
-            result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
+            result = call_in_float64()
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
         with Choices() as exactly:
             result = call(_copied(model), copy.deepcopy(args))
@@ -231,7 +235,7 @@ def compute(
             for last in (False, True):
                 others: list[torch.Tensor] = []
                 with InFloat64(), OfEquals(last), Choices() as otherwise, in_own_precision():
-                    others_result = call(_copied(model).double(), trees.map_tensors(args, _to_double))
+                    others_result = call_in_float64()
                 trees.flatten(others_result, others, torch.float64)
                 pairs_of_choices = zip(choices, otherwise.found(tiny), strict=True)
                 steady = [one for one, other in pairs_of_choices if _are_equal(one.values, other.values)]
@@ -245,7 +249,7 @@ def compute(
         rounded: list[torch.Tensor] = []
         rounding, roundly = Rounding(precision, native, times, by_largest, seed, alike), Choices()
         with rounding, roundly, in_own_precision():
-            trees.flatten(call(_copied(model).double(), trees.map_tensors(args, _to_double)), rounded, torch.float64)
+            trees.flatten(call_in_float64(), rounded, torch.float64)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
         return distances, roundly.found(tiny), rounding
 
@@ -280,6 +284,17 @@ def compute(
             moves = [typical_at_least(move) for move in once]
     determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)
     return Exact(result, moves, _chosen(outputs, choices), determined, is_open)
+
+
+@contextlib.contextmanager
+def _by_default(dtype: torch.dtype) -> Iterator[None]:
+    """What a program makes of integers, or without a dtype, has this one."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _copied(model: torch.nn.Module) -> torch.nn.Module:

@@ -79,8 +79,10 @@ _SELECTING = frozenset(
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d".split()
 )
 """Operators that give some of their operands' values, or these with the other sign: nobody rounds them."""
-_BEGINNINGS = frozenset("aten::zeros aten::ones aten::empty".split())
-"""Operators that make tensors of which every precision has the values."""
+_BEGINNINGS = frozenset(
+    f"aten::{name}" for name in "zeros ones empty full arange linspace logspace eye scalar_tensor".split()
+)
+"""Operators that make tensors of numbers, which nothing has rounded yet."""
 
 
 class Precisions(OperatorMode):  # type: ignore[no-untyped-call]
@@ -314,8 +316,7 @@ def _with_exact_integers(moved: Any, exact: Any) -> Any:
 def stay_in_float64(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments with which an operator leaves float64 as it is, though it should convert to less.
 
-    Zeros and ones that are made in float32 are made in float64: a state to begin with, a sum to add to. So are numbers
-    that are made of integers.
+    Numbers that are made in float32 are made in float64: a state to begin with, a sum to add to, positions.
     """
     if func._schema.name in _BEGINNINGS and (kwargs.get("dtype") or torch.get_default_dtype()) == torch.float32:
         return kwargs | {"dtype": torch.float64}
