@@ -27,6 +27,8 @@ FEW = 2 / 3
 """Share of the draws in which equal inputs part in one or two places alone, which nobody meets who looks at some."""
 CLASSES = 4
 """Of the places of NaN, see `with_nan`."""
+WHOLE = 0.9
+"""Share of the draws with one infinity in which it is a whole row."""
 WIDEST = 8.0
 """Decimal logarithm of the largest magnitude among values of all magnitudes; that of the smallest is as far below 0."""
 DENORMAL = 1e-40
@@ -186,6 +188,24 @@ def with_nan(drawn: torch.Tensor, generator: torch.Generator, number: int) -> to
         return drawn.masked_fill(together, torch.nan)
     chosen = torch.rand(drawn.shape, generator=generator) < CLASSES * SOME
     return drawn.masked_fill((places == number % CLASSES) & chosen, torch.nan)
+
+
+def with_infinity(values: torch.Tensor, generator: torch.Generator, infinities: Sequence[float]) -> torch.Tensor:
+    """The same values with some of these infinities, or with one of them together: in few places, or in a row.
+
+    Where it is one alone, as where a maximum is compared with minus infinity, it is mostly a whole row as well.
+    """
+    first, last = infinities[0], infinities[-1]
+    if (places := _together(values, generator)) is not None:
+        new = values.masked_fill(places, first if rare.coin(generator) else last)
+    else:
+        infinite = torch.where(torch.rand(values.shape, generator=generator) < 0.5, first, last).to(values.dtype)
+        new = torch.where(torch.rand(values.shape, generator=generator) < SOME, infinite, values)
+    if first == last and new.dim() > 1 and float(torch.rand((), generator=generator)) < WHOLE:
+        rows = new.reshape(-1, new.shape[-1])
+        rows[int(torch.randint(len(rows), (), generator=generator))] = first
+        new = rows.reshape(values.shape)
+    return new
 
 
 def _together(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
@@ -351,10 +371,7 @@ def _nan(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _infinite(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Some values are infinite."""
-    if (places := _together(values, generator)) is not None:
-        return values.masked_fill(places, torch.inf if rare.coin(generator) else -torch.inf)
-    infinite = torch.where(torch.rand(values.shape, generator=generator) < 0.5, torch.inf, -torch.inf).to(values.dtype)
-    return torch.where(torch.rand(values.shape, generator=generator) < SOME, infinite, values)
+    return with_infinity(values, generator, (torch.inf, -torch.inf))
 
 
 DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {

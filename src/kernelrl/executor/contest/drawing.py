@@ -48,6 +48,8 @@ class Further:
     """Where no interval is drawn from, values are far from zero, with one sign along most dimensions."""
     not_finite: bool = False
     """What is rare may be NaN or infinite."""
+    infinities: Sequence[float] = ()
+    """Those that the task compares with, if any: then no other comes."""
     counts: bool = False
     """Some counts are larger than any that were drawn."""
     python_ends: bool = False
@@ -184,6 +186,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         if distribution == "nan":
             self._num_with_nan += 1
             return distributions.with_nan(drawn, generator, self._num_with_nan)
+        if distribution == "infinite" and further.infinities:
+            return distributions.with_infinity(drawn, generator, further.infinities)
         if distribution == "ends" and support is not None:
             new = redraw("ends", drawn, generator, support)
             low, high = support[0], distributions.below(support[1], drawn.dtype)

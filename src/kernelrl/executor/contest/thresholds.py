@@ -6,6 +6,7 @@ Runs in the process of a reference, which is trusted text.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -79,6 +80,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._meanings = Meanings(inputs, ranges)
         self._makes_places = self._masks_by_number = self._masks_otherwise = False
         self._sums_long = self._rounds = self._relates = False
+        self._infinities: set[float] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -117,6 +119,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._rounds |= name in _ROUNDS or converts or quantizes
             makes_booleans = name in _CONVERTS and isinstance(result, torch.Tensor) and result.dtype == torch.bool
             self._relates |= name in _RELATIONS or makes_booleans
+            self._infinities.update(filter(math.isinf, limits))
         return result
 
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, limits: Iterable[float], result: Any) -> None:
@@ -158,13 +161,13 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         """The numbers that floating-point values and integers are compared with, and what else is to be respected.
 
         `ties`: those where floating-point values may tie, among them simple ones, which may do so after arithmetic.
-        `relates`: floating-point values are compared, or booleans are made of them. `makes_places`: of a floating-point
-        value an integer is made, which may be a place in memory. `masks_by_number`: a mask writes a finite number that
-        stands for infinity, so a program may leave out what it hides. `masks_far`: it does, or hides so in an operator.
-        `sums_long`: so many numbers are added that it matters in which order they come. `clamped`: names of parameters
-        that are clamped, with the limits; none where something is that is made of them. `norms`: names of parameters of
-        whose slices norms are limited, with the limit, the order of the norm and the dimension. `slopes`: names of
-        those that are slopes below zero.
+        `relates`: floating-point values are compared, or booleans are made of them. `infinities`: those of the two that
+        they are compared with. `makes_places`: of a floating-point value an integer is made, which may be a place in
+        memory. `masks_by_number`: a mask writes a finite number that stands for infinity, so a program may leave out
+        what it hides. `masks_far`: it does, or hides so in an operator. `sums_long`: so many numbers are added that it
+        matters in which order they come. `clamped`: names of parameters that are clamped, with the limits; none where
+        something is that is made of them. `norms`: names of parameters of whose slices norms are limited, with the
+        limit, the order of the norm and the dimension. `slopes`: names of those that are slopes below zero.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]
@@ -182,7 +185,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         return (
             numbers
             | masks
-            | {"relates": self._relates, "makes_places": self._makes_places, "sums_long": self._sums_long}
+            | {"relates": self._relates, "infinities": sorted(self._infinities)}
+            | {"makes_places": self._makes_places, "sums_long": self._sums_long}
             | parameters
         )
 

@@ -204,6 +204,8 @@ class Images:
                 not_finite = self._minds_not_finite and (distribution not in self.only or self.may_split_not_finite)
                 return found | {"floats": compared["floats"], "not_finite": not_finite}
             return found
+        if distribution == "infinite":
+            return {"infinities": compared["infinities"]} if compared["infinities"] else {}
         if distribution == "zeros":
             return {} if compared["masks_far"] else {"rows": True, "beyond": self.plain}
         if distribution == "ties" and (compared["ties"] or compared["integers"]):
