@@ -23,7 +23,7 @@ from conftest import REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge
 from kernelrl.executor import Executor, ExecutorSettings
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest import constants
+from kernelrl.executor.contest import constants, distributions
 from kernelrl.executor.contest.any_order import in_order
 from kernelrl.executor.contest.constants import OF_ALL, VARIATIONS, Variation, count_on, variations
 from kernelrl.executor.contest.construction import Construction
@@ -34,9 +34,10 @@ from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
+from kernelrl.executor.judging.arena import Draw
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
 from kernelrl.executor.judging.expectations import LEAST_SCALES
-from kernelrl.executor.judging.images import Copies, find_copies, find_table
+from kernelrl.executor.judging.images import Copies, Images, find_copies, find_table
 from kernelrl.executor.judging.parameters import Match, find_astray, match
 from kernelrl.executor.judging.seeds import Seeds
 from kernelrl.executor.judging.variation import FARTHEST, Slope, find_drawn, find_slopes, find_variable, vary
@@ -791,6 +792,23 @@ def test_of_few_places_some_are_crossed() -> None:
     assert 15 < sum(hidden) < 45
 
 
+def test_a_number_that_is_alone_goes_far_where_that_is_decided_and_seldom_later() -> None:
+    """Zero would hide much of what is drawn beside it; whether it is borne is seen of the first draw."""
+
+    def varied(way: Variation, value: torch.Tensor, draw: Draw, most: int = 0) -> float:
+        return float(Images._vary(None, way, value, torch.Generator().manual_seed(draw.index), draw, most))  # type: ignore[arg-type]
+
+    temperature = torch.tensor(0.7)
+    assert varied("zeroed", temperature, Draw(1)) == 0.0
+    later = [varied("zeroed", temperature, Draw(index, "normal")) for index in range(200)]
+    assert 20 < later.count(0.0) < 60 and min(each for each in later if each) >= 0.69
+    step, cycle = torch.tensor(100), [Draw(index) for index in range(4, 8)]
+    assert varied("either", step, Draw(1), 6400) == 6400
+    shown, one, other, smaller = (varied("either", step, draw, 6400) for draw in cycle)
+    assert shown == 100 and min(one, other) >= 100 and smaller < 100
+    assert varied("more", step, cycle[-1], 6400) >= 100
+
+
 def test_a_positive_integer_that_is_alone_becomes_larger_or_smaller_by_orders_of_magnitude() -> None:
     generator, number = torch.Generator().manual_seed(0), torch.tensor(1000)
     assert variations(number) == ["either", "more", "others"]
@@ -798,8 +816,8 @@ def test_a_positive_integer_that_is_alone_becomes_larger_or_smaller_by_orders_of
     larger = [int(count_on(number, generator, 64_000)) for _ in range(99)]
     smaller = [int(constants.vary(number, generator)) for _ in range(99)]
     assert min(larger) >= 1000 and 30_000 < max(larger) <= 64_000
+    assert int(count_on(torch.tensor(127), generator, 127)) == 127, "where no larger one has a place"
     assert max(smaller) < 1000 and min(smaller) < 10
-    assert int(count_on(torch.tensor(100, dtype=torch.int8), generator, 6400)) <= 127
 
 
 def test_the_halves_of_a_constant_table_stay_equal() -> None:
@@ -1021,6 +1039,29 @@ def test_what_is_solved_for_errs_by_its_own_size() -> None:
     right[:, 1] *= 1e8
     moved = moved_by_rounding(torch.linalg.solve, matrix, right)
     assert moved[:, 0].median() < 1e-3 * moved[:, 1].median()
+
+
+@pytest.mark.parametrize(
+    ("forward", "found"),
+    [
+        (lambda x: torch.where(x == math.inf, 0.0, x), [math.inf]),
+        (lambda x: torch.where(x.amax(1) <= -math.inf, 0.0, x.amax(1)), [-math.inf]),
+        (lambda x: x.clamp(0.0, math.inf), []),
+    ],
+)
+def test_infinities_are_known_that_a_task_compares_with(forward: Any, found: list[float]) -> None:
+    with Thresholds(torch.nn.Identity()) as thresholds:
+        forward(torch.randn(4, 8))
+    assert thresholds.found()["infinities"] == found
+
+
+def test_one_infinity_comes_alone_and_in_whole_rows() -> None:
+    drawn = [
+        distributions.with_infinity(torch.randn(8, 16), torch.Generator().manual_seed(seed), [-math.inf])
+        for seed in range(40)
+    ]
+    assert all(bool(each.isneginf().any()) and not bool(each.isposinf().any()) for each in drawn)
+    assert sum(bool(each.isneginf().all(1).any()) for each in drawn) > 25
 
 
 class Solver(torch.nn.Module):

@@ -13,7 +13,7 @@ from kernelrl.executor.contest.distributions import NO_FLOAT
 Variation = Literal["short", "zeroed", "mixed", "others", "whole", "either", "more", "part", "within", "reorder"]
 """How such an input varies, see `VARIATIONS`. A positive integer that is alone is larger for `more`, and for `either`
 now larger and now smaller."""
-FURTHER = 64.0
+FURTHER = 64
 """It becomes at most so many times as large, each order of magnitude as likely."""
 SHARE_OTHERS = 0.2
 """Share of equal or whole numbers that become others."""
@@ -117,11 +117,11 @@ def reorder(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return drawn[torch.randperm(drawn.shape[0], generator=generator)]
 
 
-def count_on(drawn: torch.Tensor, generator: torch.Generator, most: float) -> torch.Tensor:
-    """A larger number, up to another one, in place of one that is alone: of a step, or a limit."""
-    number, most = int(drawn), min(most, torch.iinfo(drawn.dtype).max)
+def count_on(drawn: torch.Tensor, generator: torch.Generator, most: int) -> torch.Tensor:
+    """A number from the drawn one, which is alone, to another one: of a later step, a wider limit."""
+    number = int(drawn)
     times = (most / number) ** float(torch.rand((), generator=generator))
-    return torch.full_like(drawn, min(math.ceil(number * times), int(most)))
+    return torch.full_like(drawn, min(math.ceil(number * times), most))
 
 
 def shorten(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -49,7 +49,7 @@ class Further:
     not_finite: bool = False
     """What is rare may be NaN or infinite."""
     infinities: Sequence[float] = ()
-    """Those that the task compares with, if any: then no other comes."""
+    """Those that the task compares with, where it says no more of what is not finite: no other one comes."""
     counts: bool = False
     """Some counts are larger than any that were drawn."""
     python_ends: bool = False

@@ -37,7 +37,7 @@ _STATISTICS = frozenset(
 """Operators that subtract a mean, which is a sum itself."""
 ELIMINATING = (
     *("_linalg_", "cholesky", "triangular_solve"),
-    *(f"linalg_{name}" for name in "cholesky inv lu qr solve ldl eig".split()),
+    *(f"linalg_{name}" for name in "cholesky inv lu lstsq qr solve ldl eig".split()),
 )
 """How names of operators begin that solve systems or decompose matrices: where one is nearly singular, all they give
 errs along one direction."""
@@ -318,7 +318,7 @@ def stay_in_float64(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
     Numbers that are made in float32 are made in float64: a state to begin with, a sum to add to, positions.
     """
-    if func._schema.name in _BEGINNINGS and (kwargs.get("dtype") or torch.get_default_dtype()) == torch.float32:
+    if func._schema.name in _BEGINNINGS and kwargs.get("dtype") in NARROW:
         return kwargs | {"dtype": torch.float64}
     converts = func._schema.name == "aten::_to_copy" and not args[0].is_complex()
     narrows = converts and kwargs.get("dtype") in NARROW

@@ -117,9 +117,9 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._makes_places |= name in _PLACES or converts
             quantizes = name.startswith(_QUANTIZES) or kwargs.get("rounding_mode") is not None
             self._rounds |= name in _ROUNDS or converts or quantizes
-            makes_booleans = name in _CONVERTS and isinstance(result, torch.Tensor) and result.dtype == torch.bool
-            self._relates |= name in _RELATIONS or makes_booleans
-            self._infinities.update(filter(math.isinf, limits))
+            to_boolean = name in _CONVERTS and isinstance(result, torch.Tensor) and result.dtype == torch.bool
+            self._relates |= name in _RELATIONS or to_boolean or name.startswith("logical_")
+            self._infinities.update(filter(math.isinf, limits if name in _RELATIONS else ()))
         return result
 
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, limits: Iterable[float], result: Any) -> None:

@@ -59,9 +59,10 @@ class Habits:
     sorts: bool
     """Of all indices among its outputs it is known what they are chosen from."""
     minds_not_finite: bool
-    """It says what becomes of NaN or infinity."""
+    """It says what becomes of NaN or infinity, and not by a comparison with infinity alone."""
     may_split_not_finite: bool
-    """It says that by its operators, and none of them makes something else of NaN that is not documented."""
+    """It says that, or what becomes of infinity, by its operators, and none of them makes something else of NaN that is
+    not documented."""
     only_moves: bool
     """It moves, converts or compares data, and computes nothing."""
     reads: bool
@@ -93,6 +94,8 @@ class Habits:
             return False
         if distribution == "ends" and self.eliminates:
             return False
+        if distribution == "infinite" and self.thresholds["infinities"]:
+            return True
         return self.minds_not_finite or distribution not in distributions.NOT_FINITE
 
 
@@ -131,9 +134,7 @@ def learn_habits(
     else:
         is_same_form = trees.normalised(native["done"]) == trees.normalised(again["done"])
         _check_memory(own, is_same_form, *(([], []) if choosing else (outputs, outputs_again)))
-    says_not_finite = bool(
-        _MINDS_NOT_FINITE & operators or _IS_FINITE.search(own.task.source) or native["thresholds"]["infinities"]
-    )
+    says_not_finite = bool(_MINDS_NOT_FINITE & operators or _IS_FINITE.search(own.task.source))
     leaves_it_open = bool((_SWALLOWS_NAN | _CHOOSES) & operators) or native["thresholds"]["makes_places"]  # of NaN any
     minds_not_finite = says_not_finite or (
         not changes_more
@@ -146,7 +147,7 @@ def learn_habits(
         unstable=bool(choosing) and not (determined and choosing <= _MAY_BE_STABLE),
         sorts=sorts,
         minds_not_finite=minds_not_finite,
-        may_split_not_finite=says_not_finite and not leaves_it_open,
+        may_split_not_finite=(says_not_finite or bool(native["thresholds"]["infinities"])) and not leaves_it_open,
         only_moves=only_moves(operators - set(native["idle"]))
         or (
             own.settings.device == "cpu"  # where copies can be closed

@@ -12,8 +12,8 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest import distributions
-from kernelrl.executor.contest.constants import FURTHER, OF_ALL, VARIATIONS, Variation, are_whole, count_on
+from kernelrl.executor.contest import constants, distributions
+from kernelrl.executor.contest.constants import Variation
 from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
@@ -171,9 +171,9 @@ class Images:
         return 1 < self.num_drawn <= MAX_DRAWS
 
     def varies_constants(self, draw: Draw) -> bool:
-        """Whether other constants than the task's come among its own inputs."""
-        is_shown = not draw.index and not draw.shape
-        return draw.distribution == "task" and not is_shown and any(self.loose) and draw not in self.firm
+        """Whether a draw has other constants than the task's."""
+        is_shown = draw.distribution == "task" and not draw.index and not draw.shape
+        return not is_shown and any(self.loose) and draw not in self.firm
 
     def further(self, distribution: str) -> dict[str, Any]:
         """What draws hold beside a distribution (`drawing.Further`)."""
@@ -205,7 +205,8 @@ class Images:
                 return found | {"floats": compared["floats"], "not_finite": not_finite}
             return found
         if distribution == "infinite":
-            return {"infinities": compared["infinities"]} if compared["infinities"] else {}
+            infinities = [] if self._minds_not_finite else compared["infinities"]
+            return {"infinities": infinities} if infinities else {}
         if distribution == "zeros":
             return {} if compared["masks_far"] else {"rows": True, "beyond": self.plain}
         if distribution == "ties" and (compared["ties"] or compared["integers"]):
@@ -237,7 +238,7 @@ class Images:
             return image
         for number, (loose, place) in enumerate(zip(self.loose, shape.layout["tensors"], strict=True)):
             values = view(image, place)
-            if loose and draw not in self.firm:
+            if loose and place["bytes"] and draw not in self.firm:
                 most = _most(values, number, shape)
                 if (table := find_table(number, values)) is not None:
                     write(
@@ -261,17 +262,23 @@ class Images:
         return image
 
     def _vary(
-        self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw, most: float
+        self, way: Variation, values: torch.Tensor, generator: torch.Generator, draw: Draw, most: int
     ) -> torch.Tensor:
         if _in_few_places(draw) and values.numel() > 1:
             return vary_few(way, values, generator)
+        decides = draw.distribution == "task" and draw.index == 1  # whether it is borne, so it goes as far as any
+        alone = _differs(draw)
         if way in ("either", "more"):  # of four draws one has the number that is shown, and one a smaller one
             if draw.index % 4 == 0:
                 return values
             if draw.index % 4 < 3 or way == "more":
-                return count_on(values, generator, most)
+                return torch.full_like(values, most) if decides else constants.count_on(values, generator, most)
             way = "others"
-        return OF_ALL[way](values, generator, _differs(draw)) if way in OF_ALL else VARIATIONS[way](values, generator)
+        elif values.numel() == 1 and values.is_floating_point():  # zero would hide much of what is drawn
+            alone = decides or float(torch.rand((), generator=generator)) < constants.SHARE_OTHERS
+        if way in constants.OF_ALL:
+            return constants.OF_ALL[way](values, generator, alone)
+        return constants.VARIATIONS[way](values, generator)
 
     def _redraw(
         self,
@@ -337,19 +344,21 @@ def _differs(draw: Draw) -> bool:
     return draw.index % 2 == 1
 
 
-def _most(values: torch.Tensor, number: int, shape: Shape) -> float:
-    """Up to which a positive integer that is alone may grow: to the next size of another input, which it may index.
+def _most(values: torch.Tensor, number: int, shape: Shape) -> int:
+    """Up to which a positive integer that is alone may grow: below the next size of another input, which it may index.
 
     Args:
         values: the integer, or something else.
         number: of the input that it is.
         shape: of the inputs.
     """
-    if values.numel() != 1 or values.is_floating_point():
-        return math.inf
+    if values.numel() != 1 or values.is_floating_point() or values.dtype == torch.bool:
+        return 0
+    shown = int(values)
     others = (place for other, place in enumerate(shape.layout["tensors"]) if other != number)
-    sizes = [size for place in others for size in place["shape"] if size > 1 and size >= int(values)]
-    return min(sizes, default=FURTHER * int(values))
+    sizes = [size for place in others for size in place["shape"] if size > 1 and size >= shown]
+    most = max(shown, min(sizes) - 1) if sizes else constants.FURTHER * shown
+    return min(most, torch.iinfo(values.dtype).max)
 
 
 def _in_few_places(draw: Draw) -> bool:
@@ -373,7 +382,7 @@ def find_copies(number: int, values: torch.Tensor) -> Copies | None:
 def find_table(number: int, values: torch.Tensor) -> Copies | None:
     """Equal parts of several numbers along the last of several dimensions, as of a table of angles; None: there are
     none, or the numbers are whole, such as a mask's."""
-    if values.dim() < 2 or values.shape[-1] < 2 or not values.is_floating_point() or are_whole(values):
+    if values.dim() < 2 or values.shape[-1] < 2 or not values.is_floating_point() or constants.are_whole(values):
         return None
     found = _copies_along(number, values, values.dim() - 1)
     return None if found is None or found.size == 1 else found

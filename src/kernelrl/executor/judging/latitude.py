@@ -238,11 +238,11 @@ def find_seldom(parameters: ReferenceParameters, bears: Callable[[int], bool]) -
         parameters: of the reference, which is reliable with those that are chosen.
         bears: whether it is reliable with the parameters of that number.
     """
-    levels: list[tuple[Seldom | None, bool]] = [("far", True), ("far", False), ("some", False), (None, False)]
-    for seldom, crossed in levels if parameters.compares else levels[1:]:
-        parameters.seldom, parameters.crossed = seldom, crossed
+    kinds: tuple[Seldom | None, ...] = ("far", "some", None)
+    levels = [(kind, crossed) for kind in kinds for crossed in ([True, False] if parameters.compares else [False])]
+    for parameters.seldom, parameters.crossed in levels:
         parameters.draw()
-        if parameters.seldom is None or all(bears(number) for number in (REDRAWN, TIMED)):
+        if (parameters.seldom, parameters.crossed) == levels[-1] or all(map(bears, (REDRAWN, TIMED))):
             return
 
 

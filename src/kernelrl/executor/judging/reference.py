@@ -464,6 +464,11 @@ class Reference:
                 tried[holding] = self._try_case(draw)
             return tried[holding]
 
+        if attempt() is None and self._images.varies_constants(draw):
+            self._images.firm.add(draw)
+            if (case := self._try_case(draw)) is not None:
+                return case
+            self._images.firm.remove(draw)
         if attempt() is None and (self._images.may_be_split or self._images.further(draw.distribution)):
             assert draw.distribution != "task"
             narrow(self._images, draw.distribution, lambda: attempt() is not None)
@@ -525,7 +530,8 @@ class Reference:
         if other_numbers or other_form:  # what forward returns, or a text there, depends on them
             shape = self._shape_of(shape.sizes, shape.layout, native)
         outputs = own.outputs(native)
-        if self._images.varies_constants(draw) and not find_not_finite(outputs) <= self.habits.not_finite:
+        is_new_of_task = drawn is None and draw.distribution == "task" and self._images.varies_constants(draw)
+        if is_new_of_task and not find_not_finite(outputs) <= self.habits.not_finite:
             raise TaskError(f"task {self.task.id}: forward makes NaN or infinity where its constants vary")
         changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})
         after = own.arena.inputs(shape.layout) if changed else []

@@ -143,7 +143,8 @@ def vary(
                 new = _sloping(new, slopes[number], generator)
             if seldom:
                 new = _with_seldom_ones(new, seldom, generator)
-            if crossed and tensor["kind"] == "buffer" and constants.are_alike(values) and constants.are_whole(values):
+            is_mask = tensor["kind"] == "buffer" and values.numel() > 1 and constants.are_alike(values)
+            if crossed and is_mask and constants.are_whole(values):
                 new = constants.with_others(new, values, generator)
             given[number] = new.to(values.dtype)
     return given
