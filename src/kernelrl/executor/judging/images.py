@@ -239,14 +239,10 @@ class Images:
         for number, (loose, place) in enumerate(zip(self.loose, shape.layout["tensors"], strict=True)):
             values = view(image, place)
             if loose and place["bytes"] and draw not in self.firm:
-                most = _most(values, number, shape)
-                if (table := find_table(number, values)) is not None:
-                    write(
-                        values,
-                        table.repeat(self._vary(loose, table.first(values), generator, draw, most), values.shape[-1]),
-                    )
-                else:
-                    write(values, self._vary(loose, values, generator, draw, most))
+                table = find_table(number, values)
+                shown = values if table is None else table.first(values)
+                new = self._vary(loose, shown, generator, draw, _most(values, number, shape))
+                write(values, new if table is None else table.repeat(new, values.shape[-1]))
             elif self.draws_nothing and place["bytes"]:  # the reference bears nothing else, and inputs must be fresh
                 flat = image[span_of(place)].view(trees.DTYPES[place["dtype"]])
                 flat.copy_(distributions.shuffle(flat, generator))
