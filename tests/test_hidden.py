@@ -34,6 +34,7 @@ from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
+from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Draw
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
 from kernelrl.executor.judging.expectations import LEAST_SCALES
@@ -1087,7 +1088,7 @@ def test_a_solution_that_is_little_but_rounding_is_known(least: float, is_roundi
     left, right = torch.linalg.qr(torch.randn(2, 16, 16, dtype=torch.float64)).Q
     matrix = (left * torch.tensor([1.0] * 15 + [least], dtype=torch.float64)) @ right
     found = compute(Solver(), (matrix.float(), torch.randn(16, 1)), torch.float32)
-    assert expected(found.outputs, found.outputs.float(), found.moves[0]).is_rounding == is_rounding
+    assert compare.is_rounding(found.outputs, found.moves[0]) == is_rounding
 
 
 def test_where_nothing_is_rounded_one_run_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,16 @@ from collections.abc import Iterator
 
 import torch
 
-from kernelrl.executor.contest.constants import SHARE_ZERO, Variation, another, are_whole, ascends, part, within
+from kernelrl.executor.contest.constants import (
+    SHARE_ZERO,
+    Variation,
+    another,
+    are_alike,
+    are_whole,
+    ascends,
+    part,
+    within,
+)
 
 MOST = 3
 """Number of places that differ, at most; a whole row counts as one."""
@@ -35,7 +44,7 @@ def vary_few(way: Variation, drawn: torch.Tensor, generator: torch.Generator) ->
     if drawn.is_floating_point():
         crosses = way == "whole" or (way in ("mixed", "zeroed") and float(torch.rand((), generator=generator)) < 0.5)
         return _cross(way, new, count, generator) if crosses else _move(way, new, count, generator)
-    if not bool((flat == flat[0]).all()):
+    if not are_alike(flat):
         _swap(flat, count, generator)
         return new
     for place in _places(flat.numel(), count, generator):

@@ -52,7 +52,7 @@ class Expected:
     selected: bool = False
     """Whether the reference gives all of it without any rounding."""
     is_rounding: bool = False
-    """Whether what rounding adds to its tolerance is more than its own size."""
+    """See the function of that name. Looked at where the reference solves systems."""
     indexed: Indexed | None = None
     """Integers that are indices which the reference chooses by the order of values: others may be as good."""
 
@@ -126,10 +126,8 @@ class Expected:
         margin = centre.abs().mul_(rtol).add_(atol * min(1.0, unit))
         if before is not None and task.atol is None and not selected:
             margin = torch.minimum(margin, _of_change(centre, before, native.dtype))
-        is_rounding = False
         if moved is not None and task.atol is None:
             margin += ROUNDINGS * moved.to(width)
-            is_rounding = ROUNDINGS * _root_mean_square(moved) > _root_mean_square(centre)
         low, high = centre - margin, centre + margin
         far = error > margin
         close = error <= margin / 2
@@ -147,12 +145,12 @@ class Expected:
             low = torch.where(at_limit & (centre >= -largest), low.clamp_min(-largest), low)
             high = torch.where(at_limit & (centre <= largest), high.clamp_max(largest), high)
         if finite:
-            return cls(low, high, None, reliable, selected, is_rounding)
+            return cls(low, high, None, reliable, selected)
         is_nan = native.isnan() | exact.isnan()
         low, high = torch.where(centre.isinf(), centre, low), torch.where(centre.isinf(), centre, high)
         low = torch.where(own.isinf(), torch.minimum(low, own), low)
         high = torch.where(own.isinf(), torch.maximum(high, own), high)
-        return cls(low, high, is_nan, reliable, selected, is_rounding)
+        return cls(low, high, is_nan, reliable, selected)
 
     @property
     def num_bytes(self) -> int:
@@ -466,6 +464,11 @@ def _is_selected(exact: torch.Tensor, native: torch.Tensor) -> bool:
     if len(some) == 2 and not torch.equal(*(each.nan_to_num(0.0) for each in some)):
         return False
     return torch.equal(exact.nan_to_num(0.0), native.to(exact.dtype).nan_to_num(0.0))
+
+
+def is_rounding(exact: torch.Tensor, moved: torch.Tensor) -> bool:
+    """Whether what rounding adds to an output's tolerance is more than its own size, as of a singular system."""
+    return exact.is_floating_point() and ROUNDINGS * _root_mean_square(moved) > _root_mean_square(exact)
 
 
 def _root_mean_square(values: torch.Tensor) -> float:

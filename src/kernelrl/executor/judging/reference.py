@@ -165,6 +165,7 @@ class Reference:
         self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
         own.masks_by_number = native["thresholds"]["masks_by_number"]
         self.habits = learn_habits(own, before, native, layout, image, self.parameters.buffers_vary)
+        own.eliminates = self.habits.eliminates
 
     def _check_changes(self, native: dict[str, Any]) -> None:
         """Refuse what the first call has done to its inputs, if no candidate could be held to it."""
@@ -504,9 +505,8 @@ class Reference:
         selected = self._selected_of(case, outputs, otherwise=True) if hidden else [True] * len(outputs)
         expected = expect(self._own, case, outputs, [not each for each in selected])
         usual = first.expected if first is not None and first.expected else expected
-        if self.habits.eliminates:
-            pairs = zip(expected, usual, strict=False)
-            as_usual &= not any(item.is_rounding and not other.is_rounding for item, other in pairs)
+        pairs = zip(expected, usual, strict=False)
+        as_usual &= not any(item.is_rounding and not other.is_rounding for item, other in pairs)
         return replace(case, expected=expected), as_usual and all(item.reliable for item in expected)
 
     def _run(self, draw: Draw, drawn: Case | None = None) -> tuple[Case, list[torch.Tensor]] | None:
