@@ -209,9 +209,9 @@ def with_infinity(values: torch.Tensor, generator: torch.Generator, infinities: 
 
 
 def _together(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
-    """One or two places, or a stretch of them; None: what is not finite is anywhere."""
+    """One or two places, or stretches of rows; None: what is not finite is anywhere."""
     kind = int(torch.randint(3, (), generator=generator))
-    return None if kind == 0 else rare.few_places(values, generator) if kind == 1 else rare.stretch(values, generator)
+    return None if kind == 0 else rare.few_places(values, generator) if kind == 1 else rare.stretches(values, generator)
 
 
 def with_even_rows(values: torch.Tensor, generator: torch.Generator, zero: float, top: float | None) -> torch.Tensor:

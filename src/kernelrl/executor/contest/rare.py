@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -51,6 +52,8 @@ def not_finite(values: torch.Tensor, drawn: torch.Tensor, generator: torch.Gener
 
 Kind = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """What becomes of some rows, given as many others."""
+Number = Callable[[torch.Tensor], torch.Tensor]
+"""One number of each row."""
 
 
 def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -65,28 +68,34 @@ def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     def near(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return others * (1 + NEAR * torch.randn(others.shape, generator=generator, dtype=others.dtype))
 
-    in_order, *patterns = _patterns(generator)
-    kinds = [scaled, zero, near, *patterns]
-    return _with_rows(values, lambda length: kinds if length > LONG else [*kinds, in_order], generator)
+    def kinds_of(length: int, several: bool) -> list[Kind]:
+        in_order, *patterns = _patterns(generator, several)
+        kinds = [scaled, zero, near, *patterns]
+        return kinds if length > LONG else [*kinds, in_order]
+
+    return _with_rows(values, kinds_of, generator)
 
 
 def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Rows of integers have a pattern."""
-    return _with_rows(values, lambda length: _patterns(generator), generator)
+    return _with_rows(values, lambda length, several: _patterns(generator, several), generator)
 
 
-def _with_rows(values: torch.Tensor, kinds_of: Callable[[int], list[Kind]], generator: torch.Generator) -> torch.Tensor:
+def _with_rows(
+    values: torch.Tensor, kinds_of: Callable[[int, bool], list[Kind]], generator: torch.Generator
+) -> torch.Tensor:
     """One row along a dimension is of one kind, or one in eight are, or several are each of another kind.
 
     Args:
         values: of any shape.
-        kinds_of: what may become of rows of a length.
+        kinds_of: what may become of rows of a length, where several are of another kind or not.
         generator: source of randomness.
     """
     table, restore = _as_rows(values, generator)
-    kinds = kinds_of(table.shape[1])
+    several = coin(generator)
+    kinds = kinds_of(table.shape[1], several)
     order = torch.randperm(len(table), generator=generator)
-    if coin(generator):
+    if several:
         numbers = torch.randperm(len(kinds), generator=generator)[: max(1, len(table) // FEW)].tolist()
         count = 1
     else:
@@ -99,30 +108,48 @@ def _with_rows(values: torch.Tensor, kinds_of: Callable[[int], list[Kind]], gene
     return restore(table)
 
 
-def _patterns(generator: torch.Generator) -> list[Kind]:
-    """Rows that random draws never have: in an order, even, even but for one, of two parts, equal to another one."""
+def _patterns(generator: torch.Generator, all_forms: bool) -> list[Kind]:
+    """Rows that random draws never have: in an order, of two parts, equal to another one, even, even but for one.
+
+    Args:
+        generator: source of randomness.
+        all_forms: of those that are even, all forms; otherwise one of each.
+    """
 
     def in_order(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return _in_order(some, generator)
 
-    def even(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        kinds = [some.amin(dim=1, keepdim=True), some.amax(dim=1, keepdim=True), some[:, :1]]
-        return kinds[_below(len(kinds), generator)].expand_as(some)
-
-    def even_but_one(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        new, place = even(some, others).clone(), _below(some.shape[1], generator)
-        new[:, place] = some.amax(dim=1) if coin(generator) else some.amin(dim=1)
-        return new
-
     def parts(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        ends = [some.amin(dim=1, keepdim=True), some.amax(dim=1, keepdim=True)]
-        first, second = ends if coin(generator) else reversed(ends)
-        return torch.where(torch.arange(some.shape[1]) < _below(some.shape[1] + 1, generator), first, second)
+        ends = [least(some), most(some)]
+        before, after = ends if coin(generator) else reversed(ends)
+        return torch.where(torch.arange(some.shape[1]) < _below(some.shape[1] + 1, generator), before, after)
 
     def equal(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return others
 
-    return [in_order, even, even_but_one, parts, equal]
+    def least(some: torch.Tensor) -> torch.Tensor:
+        return some.amin(dim=1, keepdim=True)
+
+    def most(some: torch.Tensor) -> torch.Tensor:
+        return some.amax(dim=1, keepdim=True)
+
+    def first(some: torch.Tensor) -> torch.Tensor:
+        return some[:, :1]
+
+    def zero(some: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(some[:, :1]).clamp(least(some), most(some))
+
+    def even(number: Number, some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        return number(some).expand_as(some)
+
+    def even_but_one(number: Number, some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        new, other = even(number, some, others).clone(), most if coin(generator) else least
+        new[:, _below(some.shape[1], generator)] = other(some)[:, 0]
+        return new
+
+    numbers = [least, most, first, zero]
+    chosen = numbers if all_forms else [numbers[_below(len(numbers), generator)]]
+    return [in_order, parts, equal, *(partial(form, number) for form in (even, even_but_one) for number in chosen)]
 
 
 def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -207,13 +234,17 @@ def few_places(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return chosen.reshape(values.shape)
 
 
-def stretch(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Whether an element is in a row along any dimension, in its beginning, or in a part of it."""
+def stretches(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Whether an element is in one of up to four rows along any dimension, or in the part of it that is chosen: all of
+    one, all but one element, the beginning, and what lies between two places."""
     table, restore = _as_rows(torch.zeros(values.shape, dtype=torch.bool), generator)
     length = table.shape[1]
-    first = _below(length, generator) if coin(generator) else 0
-    last = length if coin(generator) else first + 1 + _below(length - first, generator)
-    table[_below(len(table), generator), first:last] = True
+    place, first = _below(length, generator), _below(length, generator)
+    last = first + 1 + _below(length - first, generator)
+    index = torch.arange(length)
+    chosen = torch.stack([index >= 0, index != place, index < last, (index >= first) & (index < last)])
+    kinds = torch.randperm(len(chosen), generator=generator)[: max(1, len(table) // FEW)]
+    table[torch.randperm(len(table), generator=generator)[: len(kinds)]] = chosen[kinds]
     return restore(table)
 
 

@@ -185,7 +185,7 @@ class Images:
         further = only | self._mixed(distribution) | self._floats(distribution, compared)
         if self.draws_by_python and distribution not in ("task", *self.within):
             further |= {"python_ends": True}
-        return further | {"counts": True} if counted and not compared["makes_places"] else further
+        return further | {"counts": True} if counted else further
 
     def _mixed(self, distribution: str) -> dict[str, Any]:
         """Which integers come how often."""
