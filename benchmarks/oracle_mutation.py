@@ -1,12 +1,15 @@
 """Does the executor notice broken kernels? Mutates every honest kernel and counts the mutants that pass.
 
     python benchmarks/oracle_mutation.py                 # half an hour on two cores
-    python benchmarks/oracle_mutation.py --per-kernel 4 --json
+    python benchmarks/oracle_mutation.py --most 4 --json
     python benchmarks/oracle_mutation.py --part 1/6      # the first sixth of the kernels
     python benchmarks/oracle_mutation.py --unsanitized
+    python benchmarks/oracle_mutation.py --of tasks      # ten minutes; with --folder of files of tasks of your own
 
 A mutant is an honest kernel of `tests/honest` with one change in its native code: a boundary, an operator, a
 constant, a dropped term, an axis, an initial value, a lost synchronisation, a narrower accumulator, a swapped function.
+With `--of tasks` it is a task's own program with one change of an expression (`task_changes.py`), as a candidate of
+`dialect=python`: what survives says which parts of a task no tried input decides, or seldom.
 Mutants that do not build or load are not counted. A mutant that passes the default protocol is tried on far more inputs
 (several seeds, five times the trials, every distribution, more hidden shapes); if it passes there too, it is held to be
 equivalent. `score` is the share of the others that the default protocol catches.
@@ -26,16 +29,19 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from task_changes import changes as task_changes
 
 from kernelrl.console import make_console, track
 from kernelrl.data.mutation import changes
 from kernelrl.executor import Request, make_executor
+from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from candidate_files import HONEST, TASKS, header, request  # noqa: E402
+from candidate_files import HERE, HONEST, TASKS, header, request  # noqa: E402
 
 SETTINGS = {"timing": False, "sanitize": True, "run_timeout_s": 5.0, "build_timeout_s": 60.0, "memory_mb": 2048}
+TASKS_FOLDER = HERE / "tasks"
 THOROUGH = {"trials": 25, "shapes": 10}
 THOROUGH_SEEDS = (101, 102, 103)
 NOT_REAL = ("compile_error", "illegal", "infrastructure")
@@ -43,9 +49,9 @@ NOT_REAL = ("compile_error", "illegal", "infrastructure")
 
 @dataclass(frozen=True)
 class Mutant:
-    """An honest kernel with one change."""
+    """An honest kernel, or a task's own program, with one change."""
 
-    kernel: str
+    of: str
     rule: str
     line: str
     source: str
@@ -54,14 +60,21 @@ class Mutant:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--per-kernel", type=int, default=12, help="mutants of one kernel at most")
+    parser.add_argument("--of", choices=("kernels", "tasks"), default="kernels")
+    parser.add_argument("--folder", type=Path, help="with --of tasks: of other tasks than those of the tests")
+    parser.add_argument("--most", type=int, default=12, help="mutants of one kernel or task at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.add_argument("--part", default="1/1", help="of the kernels, e.g. 1/6 and so on to 6/6")
+    parser.add_argument("--part", default="1/1", help="of the kernels or tasks, e.g. 1/6 and so on to 6/6")
     parser.add_argument("--unsanitized", action="store_true", help="executor.sanitize=false")
     options = parser.parse_args()
     part, num_parts = map(int, options.part.split("/"))
-    mutants = list(_mutants(HONEST[part - 1 :: num_parts], options.per_kernel, options.seed))
+    some = slice(part - 1, None, num_parts)
+    if options.of == "tasks":
+        folder = options.folder or TASKS_FOLDER
+        mutants = list(_mutants_of_tasks(sorted(folder.glob("*.py"))[some], options.most, options.seed))
+    else:
+        mutants = list(_mutants(HONEST[some], options.most, options.seed))
     with tempfile.TemporaryDirectory() as cache:
         settings = SETTINGS | {"cache_dir": cache, "sanitize": not options.unsanitized}
         found = _judge(mutants, settings, "judging mutants")
@@ -83,7 +96,7 @@ def main() -> None:
         "caught": caught,
         "equivalent": len(passed) - len(wrong),
         "survivors": [
-            {"kernel": mutant.kernel, "rule": mutant.rule, "line": mutant.line, "feedback": why}
+            {"of": mutant.of, "rule": mutant.rule, "line": mutant.line, "feedback": why}
             for mutant, why in wrong.items()
         ],
         "by_rule": _by_rule(real, wrong),
@@ -93,7 +106,7 @@ def main() -> None:
     print(json.dumps(result)) if options.json else _print(result)
 
 
-def _mutants(kernels: list[Path], per_kernel: int, seed: int) -> Iterator[Mutant]:
+def _mutants(kernels: list[Path], most: int, seed: int) -> Iterator[Mutant]:
     for path in kernels:
         chooser = random.Random(f"{path.stem} {seed}")  # the same mutants, however the kernels are parted
         text, dialect = path.read_text(), header(path)["dialect"]
@@ -101,9 +114,19 @@ def _mutants(kernels: list[Path], per_kernel: int, seed: int) -> Iterator[Mutant
             continue  # twenty seconds a build
         choices = list(changes(text, dialect))
         chooser.shuffle(choices)
-        for change in choices[:per_kernel]:
+        for change in choices[:most]:
             asked = request(change.source, TASKS[header(path)["task"]], dialect)
             yield Mutant(path.stem, change.rule, change.after, change.source, asked)
+
+
+def _mutants_of_tasks(paths: list[Path], most: int, seed: int) -> Iterator[Mutant]:
+    for path in paths:
+        task = Task.from_file(path)
+        choices = list(task_changes(task.source))
+        random.Random(f"{path.stem} {seed}").shuffle(choices)
+        for change in choices[:most]:
+            asked = request(change.source, task, "python")
+            yield Mutant(path.stem, change.rule, f"{change.before} -> {change.after}", change.source, asked)
 
 
 def _judge(mutants: list[Mutant], settings: dict[str, Any], title: str) -> list[Verdict]:
@@ -138,7 +161,7 @@ def _print(result: dict[str, Any]) -> None:
     console = make_console()
     console.print(table)
     for survivor in result["survivors"]:
-        console.print(f"survived: {survivor['kernel']}, {survivor['rule']}: {survivor['line']}", highlight=False)
+        console.print(f"survived: {survivor['of']}, {survivor['rule']}: {survivor['line']}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -126,3 +126,44 @@ def test_the_gpu_check_looks_again_only_at_what_was_not_right():
     }
     assert load("gpu_check")._right_of(last) == ({"correct": 2}, {"a.py": 1.0, "b.py": None})
     assert load("gpu_check")._right_of(None) == ({}, {})
+
+
+def test_a_task_is_changed_in_one_place_at_a_time():
+    """Each change is a whole candidate, and of a constructor layers alone are changed."""
+    source = """\
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size, bias=False)
+        self.scale = nn.Parameter(torch.ones(size) * 2.0)
+
+    def forward(self, x, mask):
+        y = self.linear(x) * self.scale
+        return torch.where(mask > 0, y, 0.5)
+
+def get_inputs():
+    return [torch.randn(4, 8), torch.ones(4, 8)]
+
+def get_init_inputs():
+    return [8]
+"""
+    found = list(load("task_changes").changes(source))
+    lines = {(change.rule, change.before, change.after) for change in found}
+    assert {
+        ("dropped layer", "nn.Linear(size, size, bias=False)", "nn.Identity()"),
+        ("dropped argument", "nn.Linear(size, size, bias=False)", "nn.Linear(size, size)"),
+        ("dropped term", "self.linear(x) * self.scale", "self.linear(x)"),
+        ("edge", "mask > 0", "mask >= 0"),
+        ("comparison", "mask > 0", "(mask > 0) | True"),
+        ("dropped operator", "torch.where(mask > 0, y, 0.5)", "y"),
+        ("constant", "0.5", "1.0"),
+    } <= lines
+    assert not [line for line in lines if "2.0" in line[1]]
+    assert len({change.source for change in found}) == len(found)
+    for change in found:
+        scope = {}
+        exec(change.source, scope)
+        assert "ModelNew" in scope and "get_inputs" not in scope and "Model" not in scope
