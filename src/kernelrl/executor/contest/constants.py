@@ -19,6 +19,8 @@ SHARE_OTHERS = 0.2
 """Share of equal or whole numbers that become others."""
 SHARE_ZERO = 0.25
 """Share of these that become zero where they may."""
+SHARE_ROW = 0.4
+"""Share of the draws in which a mask that hides nothing hides a row, or one that hides all does not hide it."""
 
 
 def vary(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) -> torch.Tensor:
@@ -97,6 +99,24 @@ def _some(where: torch.Tensor, share: float, generator: torch.Generator, alone: 
 def as_integers(drawn: torch.Tensor, generator: torch.Generator, alone: bool = True) -> torch.Tensor:
     """Whole floating-point numbers vary as integers do."""
     return vary(drawn.long(), generator, alone).to(drawn.dtype)
+
+
+def with_row(varied: torch.Tensor, shown: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The same values, but where all are shown as 1 or as 0 now and then a whole row of the other number.
+
+    Args:
+        varied: what the task's values have become.
+        shown: the task's values, of the same shape and dtype.
+        generator: source of randomness.
+    """
+    first = float(shown.flatten()[0])
+    if shown.dim() < 2 or shown.numel() == shown.shape[-1] or first not in (0.0, 1.0) or not are_alike(shown):
+        return varied
+    if float(torch.rand((), generator=generator)) >= SHARE_ROW:
+        return varied
+    rows = varied.reshape(-1, varied.shape[-1]).clone()
+    rows[int(torch.randint(len(rows), (), generator=generator))] = 1 - first
+    return rows.reshape(varied.shape)
 
 
 def part(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -210,7 +210,7 @@ def with_infinity(values: torch.Tensor, generator: torch.Generator, infinities: 
 
 def _together(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
     """One or two places, or stretches of rows; None: what is not finite is anywhere."""
-    kind = int(torch.randint(3, (), generator=generator))
+    kind = int(torch.randint(4, (), generator=generator))
     return None if kind == 0 else rare.few_places(values, generator) if kind == 1 else rare.stretches(values, generator)
 
 

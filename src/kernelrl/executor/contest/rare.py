@@ -84,7 +84,8 @@ def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tens
 def _with_rows(
     values: torch.Tensor, kinds_of: Callable[[int, bool], list[Kind]], generator: torch.Generator
 ) -> torch.Tensor:
-    """One row along a dimension is of one kind, or one in eight are, or several are each of another kind.
+    """One row along a dimension is of one kind, or one in eight are, or, in two of three cases, several are each of
+    another kind.
 
     Args:
         values: of any shape.
@@ -92,7 +93,7 @@ def _with_rows(
         generator: source of randomness.
     """
     table, restore = _as_rows(values, generator)
-    several = coin(generator)
+    several = _below(3, generator) > 0
     kinds = kinds_of(table.shape[1], several)
     order = torch.randperm(len(table), generator=generator)
     if several:

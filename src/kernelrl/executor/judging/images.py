@@ -273,7 +273,9 @@ class Images:
         elif values.numel() == 1 and values.is_floating_point():  # zero would hide much of what is drawn
             alone = decides or float(torch.rand((), generator=generator)) < constants.SHARE_OTHERS
         if way in constants.OF_ALL:
-            return constants.OF_ALL[way](values, generator, alone)
+            new = constants.OF_ALL[way](values, generator, alone)
+            hides_rows = self.thresholds is not None and not self.thresholds["masks_far"]
+            return constants.with_row(new, values, generator) if hides_rows else new
         return constants.VARIATIONS[way](values, generator)
 
     def _redraw(
