@@ -1,12 +1,10 @@
 """Which other inputs and parameters than the task's own its reference bears.
 
-Other constants, equal inputs apart, other numbers, other values of what its constructor registers.
+Other constants, equal inputs apart, other values of what its constructor registers.
 """
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +20,6 @@ from kernelrl.executor.judging.variation import Seldom
 
 MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
-
-SMALL, LARGE = 0.02, 4.0
-"""Numbers nearer to zero keep from a division by zero, and those further away may be limits: ordinary inputs do not
-show what they are."""
 
 
 def find_loose(
@@ -147,36 +141,6 @@ def _find_draws(images: Images, distribution: Distribution, elsewhere: bool, bea
     if not found:
         del images.only[distribution]
     return bool(found)
-
-
-def with_other_numbers(form: Any, chooser: random.Random, far: bool, zeros: bool) -> Any:
-    """A form (see `trees.flatten`) in which floating-point numbers are up to a half larger or smaller.
-
-    Args:
-        form: of the inputs.
-        chooser: draws the numbers.
-        far: numbers that are `SMALL` become some between 0.05 and 0.5, and `LARGE` and infinite ones some between 0.5
-            and 1.5, which ordinary inputs show.
-        zeros: zeros (a share, a smoothing) count as small.
-    """
-    if isinstance(form, list):
-        return [with_other_numbers(item, chooser, far, zeros) for item in form]
-    if not isinstance(form, dict):
-        return form
-    ((kind, value),) = form.items()
-    if kind == "float":
-        return {kind: _another_number(float.fromhex(value), chooser, far, zeros).hex()}
-    return {kind: with_other_numbers(value, chooser, far, zeros) if kind in ("list", "tuple", "dict") else value}
-
-
-def _another_number(number: float, chooser: random.Random, far: bool, zeros: bool) -> float:
-    if math.isnan(number):
-        return number
-    if far and (zeros if number == 0 else abs(number) < SMALL):
-        return math.copysign(chooser.uniform(0.05, 0.5), number)
-    if far and abs(number) > LARGE:
-        return math.copysign(chooser.uniform(0.5, 1.5), number)
-    return number * chooser.uniform(0.5, 1.5)
 
 
 def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], runs: Callable[[], bool]) -> bool:

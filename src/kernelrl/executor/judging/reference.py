@@ -33,8 +33,8 @@ from kernelrl.executor.judging.latitude import (
     find_twins,
     find_variation,
     narrow,
-    with_other_numbers,
 )
+from kernelrl.executor.judging.other_numbers import choose
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
@@ -93,12 +93,13 @@ class Reference:
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
         self.shapes: list[Shape] = []
-        self._sizes_are_old = False
+        self._sizes_are_old = self._numbers_are_old = False
         self._checked: list[Case] = []
         self.has_parameters = self.parameters_vary = False
         self.process = process
         self._own = ReferenceProcess(task, self.process, cores, settings)
         self._images = Images(self._own, self.seeds)
+        self._attempts = Attempts(self.process, self._make_case, self._run)
         self._load()
 
     def _load(self) -> None:
@@ -121,7 +122,7 @@ class Reference:
         self._show(layout, image)
         self._draw_sizes()
         images.find_varying(image, layout)
-        attempts = Attempts(self.process, self._make_case, self._run)
+        attempts = self._attempts
         if settings.oracle == "native":
             images.loose = [None] * len(images.varying)
         else:
@@ -140,7 +141,7 @@ class Reference:
             self.parameters.learn(self.habits.thresholds)
         self.parameters_vary = self._try_parameters(attempts)
         if settings.oracle != "native":
-            self._vary_numbers(attempts)
+            self._vary_numbers()
 
     def _bytes_of_hidden_sizes(self) -> Iterator[int]:
         """What inputs of hidden sizes take in the arena, those that will be drawn later among them."""
@@ -211,19 +212,21 @@ class Reference:
         fresh = [self._own.arena.is_of_the_call(described) for described in outputs]
         return Shape(sizes, layout, trees.normalised(native["done"]), outputs, fresh, overlapping(outputs))
 
-    def _vary_numbers(self, attempts: Attempts) -> None:
-        """Add a call with other numbers where the task passes some beside its tensors, if the reference bears it."""
+    def _vary_numbers(self) -> None:
+        """Add calls with other numbers where the task passes some beside its tensors, as the reference bears them."""
+        self._numbers_are_old = False
+        self.shapes = [shape for shape in self.shapes if not shape.numbers_vary]
         shown = self.shapes[0]
-        tried = [shown.layout["form"]]
-        for far, zeros in ((True, True), (True, False), (False, False)):
-            form = with_other_numbers(tried[0], random.Random(self.seeds.of(Draw(0), "numbers")), far, zeros)
-            if form in tried:
-                continue
-            tried.append(form)
+
+        def bears(form: Any) -> bool:
             self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
-            if attempts.bears(Draw(0, shape=len(self.shapes) - 1)):
-                return
+            draw = Draw(0, shape=len(self.shapes) - 1)
+            if self._attempts.runs(draw, self.habits.not_finite) and self._attempts.bears(draw):
+                return True
             self.shapes.pop()
+            return False
+
+        choose(shown.layout["form"], self.task.source, random.Random(self.seeds.of(Draw(0), "numbers")), bears)
 
     def _try_parameters(self, attempts: Attempts) -> bool:
         """Whether the reference is reliable with hidden parameters, if it has any."""
@@ -277,6 +280,8 @@ class Reference:
         settings = self.settings
         if self._sizes_are_old:
             self._draw_sizes()
+        if self._numbers_are_old:
+            self._vary_numbers()
         checked, redrawn = self._number(CHECKED, packed), self._number(REDRAWN, packed)
         cases = [self._trial(index, checked) for index in range(settings.trials)]
         planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
@@ -334,6 +339,7 @@ class Reference:
             self._unborne.clear()
             self._checked = []
             self._sizes_are_old = bool(self.seeds.largest_sizes)
+            self._numbers_are_old = any(shape.numbers_vary for shape in self.shapes)
             self._images.forget()
             self.parameters.forget()
 

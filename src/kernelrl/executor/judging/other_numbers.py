@@ -1,0 +1,129 @@
+"""Other floating-point numbers in place of those that a task passes beside its tensors."""
+
+from __future__ import annotations
+
+import ast
+import math
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count, islice
+from typing import Any
+
+SMALL, LARGE = 0.02, 4.0
+"""Numbers nearer to zero keep from a division by zero, and those further away may be limits: ordinary inputs do not
+show what they are."""
+SPECIAL = (0.0, 1.0)
+"""Numbers that programs treat in a way of their own: no noise, no guidance, a limit of a formula."""
+MOST_SPECIAL, MOST_TRIES = 4, 10
+"""Calls in which one number is special, and how many are tried to find those that the reference bears."""
+
+
+def moved(form: Any, chooser: random.Random) -> Iterator[Any]:
+    """Forms (see `trees.flatten`) in which all numbers are up to a half larger or smaller, the furthest first.
+
+    In the first two those that are `SMALL` become some between 0.05 and 0.5, and `LARGE` and infinite ones some
+    between 0.5 and 1.5; zeros (a share, a smoothing) count as small in the first. In the last but one what lies between
+    0 and 1 (a share, a decay, a level) stays there.
+
+    Args:
+        form: of the inputs.
+        chooser: draws the numbers.
+    """
+
+    def far(number: float, zeros: bool) -> float:
+        if zeros if number == 0 else abs(number) < SMALL:
+            return math.copysign(chooser.uniform(0.05, 0.5), number)
+        return math.copysign(chooser.uniform(0.5, 1.5), number) if abs(number) > LARGE else near(number)
+
+    def near(number: float) -> float:
+        return number * chooser.uniform(0.5, 1.5)
+
+    def within(number: float) -> float:
+        power = chooser.uniform(0.5, 2.0)
+        return float(number**power) if 0 < number < 1 else near(number)
+
+    for change in (partial(far, zeros=True), partial(far, zeros=False), within, near):
+        if (other := _changed(form, partial(_each, change))) != form:
+            yield other
+
+
+def special(form: Any, compared: set[float], chooser: random.Random) -> Iterator[Any]:
+    """Forms in which one number is special, in any order: 0, 1, or one with which the task compares, or near that."""
+    singles: list[tuple[int, float]] = []
+
+    def note(at: int, number: float) -> float:
+        near = (each * chooser.choice((1.0, 1.0, 0.75, 1.25)) for each in sorted(compared))
+        singles.extend((at, each) for each in dict.fromkeys((*SPECIAL, *near)) if each != number)
+        return number
+
+    _changed(form, note)
+    chooser.shuffle(singles)
+    for place, other in singles:
+        yield _changed(form, partial(_one, place, other))
+
+
+def _each(change: Callable[[float], float], at: int, number: float) -> float:
+    return change(number)
+
+
+def _one(place: int, other: float, at: int, number: float) -> float:
+    return other if at == place else number
+
+
+def choose(form: Any, source: str, chooser: random.Random, bears: Callable[[Any], bool]) -> None:
+    """Try other numbers: all moved, in the furthest way that is borne, and special ones, each by itself.
+
+    Args:
+        form: of the inputs, with the numbers that the task passes.
+        source: of the task.
+        chooser: draws the numbers.
+        bears: whether the reference bears a form, which is then used.
+    """
+    any(bears(other) for other in moved(form, chooser))
+    tried = islice(special(form, compared_in(source), chooser), MOST_TRIES)
+    list(islice((other for other in tried if bears(other)), MOST_SPECIAL))
+
+
+def _changed(form: Any, change: Callable[[int, float], float]) -> Any:
+    """A form in which numbers are others: those that `change` makes of the place of each among them and itself."""
+    place = count()
+
+    def changed(item: Any) -> Any:
+        if isinstance(item, list):
+            return [changed(each) for each in item]
+        if not isinstance(item, dict):
+            return item
+        ((kind, value),) = item.items()
+        if kind == "float":
+            number = float.fromhex(value)
+            return item if math.isnan(number) else {kind: change(next(place), number).hex()}
+        return {kind: changed(value)} if kind in ("list", "tuple", "dict") else item
+
+    return changed(form)
+
+
+def compared_in(source: str) -> set[float]:
+    """The numbers that a program's text compares with, or gives to `max` and `min`."""
+    found: set[float] = set()
+    for node in ast.walk(ast.parse(source)):
+        operands: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("max", "min"):
+            operands = node.args
+        found |= {number for operand in operands if (number := _number(operand)) is not None}
+    return found
+
+
+def _number(node: ast.expr) -> float | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        number = _number(node.operand)
+        return None if number is None else -number
+    if isinstance(node, ast.Attribute) and node.attr == "inf":
+        return math.inf
+    if isinstance(node, ast.Call) and ast.unparse(node) == "float('inf')":
+        return math.inf
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        return float(node.value)
+    return None
