@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -266,7 +267,8 @@ def compute(
             for each in [] if rounding.jumps else further:
                 once = [torch.maximum(*pair) for pair in zip(once, run(*each)[0], strict=True)]
         for choice, other in zip(choices, noted, strict=True):
-            choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
+            distance = typical_at_least(_distance(choice.values, other.values)).nan_to_num(0.0, 0.0, 0.0)
+            choice.move = torch.maximum(choice.move, distance)
         if rounding.jumps:
             undecided = any(map(_is_undecided, choices))
             may_cancel = undecided or not all(output.is_floating_point() for output in outputs)
@@ -315,10 +317,10 @@ def typical_at_least(move: torch.Tensor, typical: torch.Tensor | None = None) ->
     """
     if not move.is_floating_point():
         return move
-    move = move.nan_to_num(0.0, 0.0, 0.0)
+    move = move.nan_to_num(0.0, torch.inf, torch.inf)
     sample = move.flatten() if typical is None else move[typical]
     sample = sample[:: 1 + sample.numel() // MEDIAN_OF]
-    present = sample[sample > 0]
+    present = sample[(sample > 0) & sample.isfinite()]
     return move.clamp_min(1.5 * float(present.median())) if present.numel() else move
 
 
@@ -411,8 +413,16 @@ def _to_double(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _distance(exact: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
-    """Distance of a rounded output to the exact one; for booleans, whether it differs."""
+    """Distance of a rounded output to the exact one; for booleans, whether it differs.
+
+    It is infinite where the exact one is, and rounding makes it finite; where rounding alone makes it infinite it is
+    not known, and so NaN.
+    """
     if exact.dtype == torch.bool:
         return rounded != exact
-    wide = torch.float64 if exact.is_floating_point() else torch.int64
-    return (rounded.to(wide) - exact.to(wide)).abs()
+    if not exact.is_floating_point():
+        return (rounded.long() - exact.long()).abs()
+    distance = (rounded.double() - exact.double()).abs()
+    if math.isinf(float(distance.sum())):
+        distance.masked_fill_(distance.isinf() & exact.isfinite(), torch.nan)
+    return distance

@@ -21,6 +21,8 @@ SCALES = (100.0, 1e-2, 1e-7, 1e-12)
 NEAR = 1e-3
 """Relative distance of a row from the one that it is nearly equal to."""
 SMALL = 1e-4
+TILE_ONE_IN = 4
+"""Share of the draws of rows in which there is a tile instead of them."""
 LONG = 2048
 """Longer rows of floating-point numbers have no order: products and norms err by more on those than is known."""
 
@@ -57,7 +59,10 @@ Number = Callable[[torch.Tensor], torch.Tensor]
 
 
 def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Rows (see `_as_rows`) are of another size, zero, nearly equal to others, or have a pattern (see `_patterns`)."""
+    """Rows (see `_as_rows`) are of another size, zero, nearly equal to others, or have a pattern (see `_patterns`).
+
+    Or a tile is zero.
+    """
 
     def scaled(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return some * SCALES[_below(len(SCALES), generator)]
@@ -73,12 +78,31 @@ def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         kinds = [scaled, zero, near, *patterns]
         return kinds if length > LONG else [*kinds, in_order]
 
+    if _below(TILE_ONE_IN, generator) == 0:
+        return with_tile(values, generator)
     return _with_rows(values, kinds_of, generator)
 
 
 def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Rows of integers have a pattern."""
+    """Rows of integers have a pattern, or a tile is zero."""
+    if _below(TILE_ONE_IN, generator) == 0:
+        return with_tile(values, generator)
     return _with_rows(values, lambda length, several: _patterns(generator, several), generator)
+
+
+def with_tile(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """In the last two dimensions a quarter is zero, or next to it, of all matrices or of one, with all its tiles."""
+    if values.dim() < 2 or not values.numel():
+        return values
+    new = values.clone(memory_format=torch.contiguous_format)
+    matrices = new.view(-1, *values.shape[-2:])
+    if coin(generator):
+        matrices = matrices[_below(len(matrices), generator)][None]
+    for dim in (1, 2):
+        half = math.ceil(matrices.shape[dim] / 2)
+        matrices = matrices.narrow(dim, 0 if coin(generator) else matrices.shape[dim] - half, half)
+    matrices.fill_(_zero(values.reshape(1, -1)).item())
+    return new
 
 
 def _with_rows(
@@ -121,36 +145,41 @@ def _patterns(generator: torch.Generator, all_forms: bool) -> list[Kind]:
         return _in_order(some, generator)
 
     def parts(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        ends = [least(some), most(some)]
+        ends = [_least(some), _most(some)]
         before, after = ends if coin(generator) else reversed(ends)
         return torch.where(torch.arange(some.shape[1]) < _below(some.shape[1] + 1, generator), before, after)
 
     def equal(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return others
 
-    def least(some: torch.Tensor) -> torch.Tensor:
-        return some.amin(dim=1, keepdim=True)
-
-    def most(some: torch.Tensor) -> torch.Tensor:
-        return some.amax(dim=1, keepdim=True)
-
-    def first(some: torch.Tensor) -> torch.Tensor:
-        return some[:, :1]
-
-    def zero(some: torch.Tensor) -> torch.Tensor:
-        return torch.zeros_like(some[:, :1]).clamp(least(some), most(some))
-
     def even(number: Number, some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         return number(some).expand_as(some)
 
     def even_but_one(number: Number, some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        new, other = even(number, some, others).clone(), most if coin(generator) else least
+        new, other = even(number, some, others).clone(), _most if coin(generator) else _least
         new[:, _below(some.shape[1], generator)] = other(some)[:, 0]
         return new
 
-    numbers = [least, most, first, zero]
+    numbers: list[Number] = [_least, _most, _first, _zero]
     chosen = numbers if all_forms else [numbers[_below(len(numbers), generator)]]
     return [in_order, parts, equal, *(partial(form, number) for form in (even, even_but_one) for number in chosen)]
+
+
+def _least(some: torch.Tensor) -> torch.Tensor:
+    return some.amin(dim=1, keepdim=True)
+
+
+def _most(some: torch.Tensor) -> torch.Tensor:
+    return some.amax(dim=1, keepdim=True)
+
+
+def _first(some: torch.Tensor) -> torch.Tensor:
+    return some[:, :1]
+
+
+def _zero(some: torch.Tensor) -> torch.Tensor:
+    """What of the range of a row is next to zero."""
+    return torch.zeros_like(some[:, :1]).clamp(_least(some), _most(some))
 
 
 def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -168,8 +197,9 @@ def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A few elements are zero, equal to others or small, and somewhere a run has one sign or one value."""
-    new = _flat(values)
+    """A few elements are zero, equal to others or small, and somewhere a run has one sign or one value; maybe a tile is
+    zero."""
+    new = _flat(with_tile(values, generator) if coin(generator) else values)
     size = len(new)
     some, others = (torch.randint(size, (FEW,), generator=generator) for _ in range(2))
     new[some[:2]] *= SMALL

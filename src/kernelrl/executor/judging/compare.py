@@ -49,6 +49,8 @@ class Expected:
     reliable: bool
     """Whether the reference in its own precision is well within these bounds itself, and NaN or infinite alike."""
 
+    wild: torch.Tensor | None = None
+    """Where any value is right that is not finite; None: nowhere."""
     selected: bool = False
     """Whether the reference gives all of it without any rounding."""
     is_rounding: bool = False
@@ -68,6 +70,7 @@ class Expected:
         before: torch.Tensor | None = None,
         computes: bool = False,
         least: float = 0.0,
+        unusual: bool = False,
     ) -> Expected:
         """Bounds `exact ± tolerance`, held in the output's own width (at least float32).
 
@@ -87,6 +90,9 @@ class Expected:
 
         Integers and booleans must be equal, except where rounding changes them. The reference's own are right too.
 
+        What is `unusual` is open: where the reference is NaN any value is right, and where it is infinite any that is
+        not finite, or any, if rounding makes it finite.
+
         Args:
             exact: the reference's output, in float64 where it is a floating-point one; or `native`, to be held to that.
             native: the reference's output as the task computes it.
@@ -97,6 +103,7 @@ class Expected:
             before: the input that the output is a change of, if it is one.
             computes: of other inputs the output is rounded, though of these it may happen to be exact.
             least: `s` counts as this at least.
+            unusual: of the task's own inputs the reference makes no NaN or infinity, and of these it does.
         """
         atol, rtol = _tolerances(dtype, task)
         if not exact.is_floating_point():
@@ -145,12 +152,18 @@ class Expected:
             low = torch.where(at_limit & (centre >= -largest), low.clamp_min(-largest), low)
             high = torch.where(at_limit & (centre <= largest), high.clamp_max(largest), high)
         if finite:
-            return cls(low, high, None, reliable, selected)
+            return cls(low, high, None, reliable, selected=selected)
         is_nan = native.isnan() | exact.isnan()
         low, high = torch.where(centre.isinf(), centre, low), torch.where(centre.isinf(), centre, high)
         low = torch.where(own.isinf(), torch.minimum(low, own), low)
         high = torch.where(own.isinf(), torch.maximum(high, own), high)
-        return cls(low, high, is_nan, reliable, selected)
+        if not unusual:
+            return cls(low, high, is_nan, reliable, selected=selected)
+        by_rounding = torch.zeros_like(is_nan) if moved is None else moved.isinf()
+        is_open = is_nan | by_rounding
+        low, high = low.masked_fill(is_open, -torch.inf), high.masked_fill(is_open, torch.inf)
+        reliable = bool((close | is_open).all())
+        return cls(low, high, is_open, reliable, wild=centre.isinf(), selected=selected)
 
     @property
     def num_bytes(self) -> int:
@@ -170,6 +183,8 @@ class Expected:
         inside &= values <= self.high.numpy()
         if self.nan is not None:
             inside |= self.nan.numpy() & np.isnan(values)
+        if self.wild is not None:
+            inside |= self.wild.numpy() & ~np.isfinite(values)
         return inside
 
     @property

@@ -44,7 +44,7 @@ class _Exact:
 
 
 def expect(
-    own: ReferenceProcess, case: Case, outputs: list[torch.Tensor], computed: list[bool]
+    own: ReferenceProcess, case: Case, outputs: list[torch.Tensor], computed: list[bool], unusual: bool = False
 ) -> list[compare.Expected]:
     """The bounds of a case on which the reference has just been called.
 
@@ -53,6 +53,7 @@ def expect(
         case: the case.
         outputs: what it gave, and what it has made of the inputs that it changes.
         computed: which of these it rounds on the task's own inputs.
+        unusual: they are NaN or infinite where none of the task's own inputs makes them so.
     """
     in_float64 = own.settings.oracle == "float64"
     scaled = in_float64 and case.draw.distribution not in _UNSCALED
@@ -86,6 +87,7 @@ def expect(
             move,
             computes=computes,
             least=least,
+            unusual=unusual,
         )
         bounds = about(before=before if scaled else None)
         expected.append(bounds if bounds.reliable or before is None else about())

@@ -18,12 +18,12 @@ from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.contest.distributions import NOT_FINITE, RARE
 from kernelrl.executor.judging import compare
-from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping
+from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping, view
 from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.demand import Demand, find_demand
 from kernelrl.executor.judging.expectations import befores, check_dependence, expect
-from kernelrl.executor.judging.habits import find_not_finite, learn_habits
+from kernelrl.executor.judging.habits import find_not_finite, learn_habits, share_not_finite
 from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import (
     find_apart,
@@ -48,6 +48,8 @@ _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 _DRAWN_AGAIN_FROM = 1 << 18
 """So have the inputs of a trial that are drawn once more, beyond those of timed calls."""
+SOME_NOT_FINITE = 0.25
+"""Share of the outputs that may be NaN or infinite on finite hidden inputs where they are not on the task's own."""
 DRAWS = 2
 """How often something rare, or not finite, is drawn until the reference bears it."""
 
@@ -493,8 +495,8 @@ class Reference:
     def _make_case(self, draw: Draw, drawn: Case | None = None) -> tuple[Case | None, bool]:
         """A case, and whether the reference in its own precision is well within its bounds.
 
-        It is not where it makes NaN or infinity of the draw, and none of the task's own inputs; nor where a system of
-        the draw is so nearly singular that an output is little but rounding, and none of these.
+        It is not where it makes much NaN or infinity of the draw, and none of the task's own inputs; nor where a system
+        of the draw is so nearly singular that an output is little but rounding, and none of these.
 
         Args:
             draw: of the inputs.
@@ -506,14 +508,21 @@ class Reference:
             return None, False
         case, outputs = run
         as_usual = find_not_finite(outputs) <= self.habits.not_finite
-        if hidden and not as_usual:
+        unusual = hidden and not as_usual
+        if unusual and (share_not_finite(outputs) > SOME_NOT_FINITE or find_not_finite(self._inputs_of(case))):
             return None, False
         selected = self._selected_of(case, outputs, otherwise=True) if hidden else [True] * len(outputs)
-        expected = expect(self._own, case, outputs, [not each for each in selected])
+        expected = expect(self._own, case, outputs, [not each for each in selected], unusual)
         usual = first.expected if first is not None and first.expected else expected
         pairs = zip(expected, usual, strict=False)
-        as_usual &= not any(item.is_rounding and not other.is_rounding for item, other in pairs)
-        return replace(case, expected=expected), as_usual and all(item.reliable for item in expected)
+        is_rounding = any(item.is_rounding and not other.is_rounding for item, other in pairs)
+        bearable = (as_usual or unusual) and not is_rounding
+        return replace(case, expected=expected), bearable and all(item.reliable for item in expected)
+
+    @staticmethod
+    def _inputs_of(case: Case) -> list[torch.Tensor]:
+        tensors = (view(case.image, place) for place in case.shape.layout["tensors"] if place["bytes"])
+        return [tensor for tensor in tensors if tensor.is_floating_point()]
 
     def _run(self, draw: Draw, drawn: Case | None = None) -> tuple[Case, list[torch.Tensor]] | None:
         """Inputs (see `_make_case`), and the reference's outputs on them, with what it makes of those that it changes.
