@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -795,14 +796,18 @@ def test_of_few_places_some_are_crossed() -> None:
 
 def test_a_number_that_is_alone_goes_far_where_that_is_decided_and_seldom_later() -> None:
     """Zero would hide much of what is drawn beside it; whether it is borne is seen of the first draw."""
+    images = SimpleNamespace(thresholds=None)
 
     def varied(way: Variation, value: torch.Tensor, draw: Draw, most: int = 0) -> float:
-        return float(Images._vary(None, way, value, torch.Generator().manual_seed(draw.index), draw, most))  # type: ignore[arg-type]
+        return float(Images._vary(images, way, value, torch.Generator().manual_seed(draw.index), draw, most))  # type: ignore[arg-type]
 
     temperature = torch.tensor(0.7)
     assert varied("zeroed", temperature, Draw(1)) == 0.0
     later = [varied("zeroed", temperature, Draw(index, "normal")) for index in range(200)]
     assert 20 < later.count(0.0) < 60 and min(each for each in later if each) >= 0.69
+    images.thresholds = {"floats": [1.0, -2.0], "masks_far": False}
+    compared = [varied("zeroed", temperature, Draw(index, "normal")) for index in range(1, 200, 2)]
+    assert 60 < compared.count(1.0) < 95 and -2.0 not in compared, "those with which it may be compared"
     step, cycle = torch.tensor(100), [Draw(index) for index in range(4, 8)]
     assert varied("either", step, Draw(1), 6400) == 6400
     shown, one, other, smaller = (varied("either", step, draw, 6400) for draw in cycle)
