@@ -137,6 +137,10 @@ def test_trials_hold_something_rare_where_the_reference_bears_it(executor: Execu
     wrong = RIGHT.replace("2.0f * a[i]", "3.0f * a[i]")
     inputs = {error.inputs for error in judge(executor, wrong).errors}
     assert {"task", *RARE} <= inputs
-    overflowing = REFERENCE.replace("torch.relu(x) * 2.0", "torch.exp(x * x)")  # of all that is far larger
-    inputs = {error.inputs for error in judge(executor, wrong, overflowing).errors}
+    largest = "torch.relu(x) * torch.exp((x * x).amax())"  # overflows throughout by one that is far larger
+    largest = REFERENCE.replace("torch.relu(x) * 2.0", largest)
+    inputs = {error.inputs for error in judge(executor, wrong, largest).errors}
     assert {"task", "grains"} <= inputs and "spike" not in inputs
+    overflowing = REFERENCE.replace("torch.relu(x) * 2.0", "torch.exp(x * x)")
+    inputs = {error.inputs for error in judge(executor, wrong, overflowing).errors}
+    assert {"task", "grains", "spike"} <= inputs, "few that are infinite hide nothing of the others"

@@ -72,7 +72,9 @@ class Habits:
     lays_out: bool
     """It writes data in another order of dimensions, so the order of its outputs is part of the work."""
     not_finite: set[str]
-    """Which of NaN and infinity are among its outputs, or are written by it."""
+    """Which of NaN and infinity are among its outputs."""
+    may_give: set[str]
+    """Which may be among them on other inputs that are finite: those, and what it writes down."""
     returns_input: bool
     changes_state: set[str]
     """What a call does not leave as it was (see `Contestant.do_state`)."""
@@ -161,7 +163,8 @@ def learn_habits(
         eliminates=any(name.removeprefix("aten::").startswith(ELIMINATING) for name in operators),
         reads=bool(_READS & operators),
         lays_out=bool(_LAYS_OUT & operators),
-        not_finite=not_finite | set(native["thresholds"]["writes"]),
+        not_finite=not_finite,
+        may_give=not_finite | set(native["thresholds"]["writes"]),
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),
         changes_state=changes_state,
         changes_more=changes_more,

@@ -223,7 +223,7 @@ class Reference:
         def bears(form: Any) -> bool:
             self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
             draw = Draw(0, shape=len(self.shapes) - 1)
-            if self._attempts.runs(draw, self.habits.not_finite) and self._attempts.bears(draw):
+            if self._attempts.runs(draw, self.habits.may_give) and self._attempts.bears(draw):
                 return True
             self.shapes.pop()
             return False
@@ -351,7 +351,7 @@ class Reference:
         bearable = [None, *(name for name in self._borne if name not in self._unborne)]
         if name := random.Random(self.seeds.of(Draw(index), "rare")).choice(bearable):
             case = self._provisional_if_borne(Draw(index, name, parameters=parameters))
-            if case is not None and find_not_finite([near.native for near in case.near]) <= self.habits.not_finite:
+            if case is not None and find_not_finite([near.native for near in case.near]) <= self.habits.may_give:
                 return case
         case = self._firmly(self._provisional, Draw(index, parameters=parameters))
         assert case is not None
@@ -508,15 +508,16 @@ class Reference:
             return None, False
         case, outputs = run
         as_usual = find_not_finite(outputs) <= self.habits.not_finite
-        unusual = hidden and not as_usual
-        if unusual and (share_not_finite(outputs) > SOME_NOT_FINITE or find_not_finite(self._inputs_of(case))):
+        unusual = hidden and not find_not_finite(outputs) <= self.habits.may_give
+        too_many = unusual and share_not_finite(outputs) > SOME_NOT_FINITE
+        if hidden and not as_usual and (too_many or find_not_finite(self._inputs_of(case))):
             return None, False
         selected = self._selected_of(case, outputs, otherwise=True) if hidden else [True] * len(outputs)
         expected = expect(self._own, case, outputs, [not each for each in selected], unusual)
         usual = first.expected if first is not None and first.expected else expected
         pairs = zip(expected, usual, strict=False)
         is_rounding = any(item.is_rounding and not other.is_rounding for item, other in pairs)
-        bearable = (as_usual or unusual) and not is_rounding
+        bearable = (as_usual or hidden) and not is_rounding
         return replace(case, expected=expected), bearable and all(item.reliable for item in expected)
 
     @staticmethod
