@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -169,6 +170,12 @@ class Images:
     def may_be_split(self) -> bool:
         """Whether some draws may hold something without the others."""
         return 1 < self.num_drawn <= MAX_DRAWS
+
+    def in_any_order(self, distribution: Distribution) -> list[int]:
+        """Numbers of the draws of one call of `get_inputs()`: of two that exclude each other either may come first."""
+        numbers = list(range(1, self.num_drawn + 1))
+        random.Random(self._seeds.of(Draw(0, distribution), "order")).shuffle(numbers)
+        return numbers
 
     def varies_constants(self, draw: Draw) -> bool:
         """Whether a draw has other constants than the task's."""

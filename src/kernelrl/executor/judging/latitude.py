@@ -133,7 +133,7 @@ def _find_draws(images: Images, distribution: Distribution, elsewhere: bool, bea
     if not images.may_be_split or distribution in NOT_FINITE and not images.may_split_not_finite:
         return False
     found: list[int] = []
-    for number in range(1, images.num_drawn + 1):
+    for number in images.in_any_order(distribution):
         images.only[distribution] = {"only": [*found, number], "elsewhere": elsewhere}
         if bears():
             found.append(number)
