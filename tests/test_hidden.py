@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -22,7 +23,7 @@ from torch import nn
 from candidate_files import HERE, HONEST, from_file
 from conftest import REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge
-from kernelrl.executor import Executor, ExecutorSettings
+from kernelrl.executor import Executor, ExecutorSettings, trees
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import constants, distributions
 from kernelrl.executor.contest.any_order import in_order
@@ -35,7 +36,7 @@ from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
-from kernelrl.executor.judging import compare
+from kernelrl.executor.judging import compare, other_numbers
 from kernelrl.executor.judging.arena import Draw
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
 from kernelrl.executor.judging.expectations import LEAST_SCALES
@@ -1631,3 +1632,89 @@ def test_what_is_computed_by_way_of_numbers_near_one_errs_as_these_do(name: str)
 
     exact = scaled(x.double())
     assert expected(exact, exact.float(), moved_by_rounding(scaled, x)).accepts(1000.0 * formula(x))
+
+
+def numbers_of(form: Any) -> list[float]:
+    """The floating-point numbers of a form, in their order."""
+    found: list[float] = []
+    other_numbers.with_others(form, lambda at, number: found.append(number) or number)
+    return found
+
+
+def test_numbers_beside_the_tensors_move_and_shares_stay_shares() -> None:
+    tensors: list[torch.Tensor] = []
+    form = trees.flatten([torch.ones(2), 0.9, {"eps": 1e-6, "limit": math.inf}, 3, "mean"], tensors)
+    far, less_far, within, near = (numbers_of(each) for each in other_numbers.moved(form, random.Random(0)))
+    assert all(0.05 <= each[1] <= 0.5 and 0.5 <= each[2] <= 1.5 for each in (far, less_far))
+    assert 0.0 < within[0] < 1.0 and within[0] != 0.9 and within[1] < 2e-6 and near[2] == math.inf
+    assert not list(other_numbers.moved(trees.flatten([torch.ones(2), 3], []), random.Random(0)))
+
+
+def test_one_number_at_a_time_is_special() -> None:
+    form = trees.flatten([torch.ones(2), 0.9, 2.0], [])
+    text = "x if a < 0.25 and b == -2 else max(c, 3) if d == float('inf') else y == 'mean'"
+    compared = other_numbers.compared_in(text)
+    assert compared == {0.25, -2.0, 3.0, math.inf}
+    found = [numbers_of(each) for each in other_numbers.special(form, {0.25}, random.Random(0))]
+    assert all((one == 0.9) != (two == 2.0) for one, two in found)
+    assert {0.0, 1.0} < {one for one, two in found if two == 2.0}
+    assert {0.0, 1.0} < {two for one, two in found if one == 0.9}
+
+
+def test_of_special_numbers_those_are_used_that_the_reference_bears() -> None:
+    form = trees.flatten([torch.ones(2), 0.8], [])
+    used: list[float] = []
+
+    def bears(other: Any) -> bool:
+        [number] = numbers_of(other)
+        used.extend([number] * (number > 0))
+        return number > 0
+
+    other_numbers.choose(form, "x / t if t > 0.5 else y", random.Random(0), bears)
+    assert 1.0 in used and len(used) <= 1 + other_numbers.MOST_SPECIAL
+    used.clear()
+    other_numbers.choose(trees.flatten([torch.ones(2), 3], []), "x", random.Random(0), bears)
+    assert not used, "there is no number"
+
+
+def test_what_hidden_inputs_make_infinite_must_not_be_finite_and_all_else_is_compared() -> None:
+    """Where rounding makes it finite, and where it is NaN, nothing is known."""
+    exact = torch.tensor([1.0, math.inf, -math.inf, math.nan, 2.0], dtype=torch.float64)
+    moved = torch.tensor([0.0, math.nan, math.inf, math.nan, 0.0]).nan_to_num(0.0, math.inf)
+    expected = Expected.around(exact, exact.float(), "torch.float32", TASK, scaled=True, moved=moved, unusual=True)
+    assert expected.reliable
+    for right in (
+        [1.0, math.inf, -math.inf, math.nan, 2.0],
+        [1.0, -math.inf, 5.0, 7.0, 2.0],
+        [1.0, math.nan, 0.0, 0.0, 2.0],
+    ):
+        assert expected.accepts(torch.tensor(right)), right
+    for wrong in ([1.0, 1e30, -math.inf, math.nan, 2.0], [1.1, math.inf, -math.inf, math.nan, 2.0]):
+        assert not expected.accepts(torch.tensor(wrong)), wrong
+    usual = Expected.around(exact, exact.float(), "torch.float32", TASK, scaled=True, moved=moved)
+    assert not usual.accepts(torch.tensor([1.0, math.inf, -math.inf, 7.0, 2.0]))
+
+
+def test_a_task_that_writes_infinity_or_nan_is_known() -> None:
+    class Writes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.where(x > 3, torch.full_like(x, float("nan")), x.masked_fill(x == 0, float("-inf")))
+
+    class ComparesAlone(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x == float("inf")).float() + x.clamp(max=float("inf"))
+
+    for model, writes in ((Writes(), ["NaN", "infinity"]), (ComparesAlone(), [])):
+        with Thresholds(model) as noted:
+            model(torch.ones(3))
+        assert noted.found()["writes"] == writes
+
+
+def test_a_mask_that_hides_nothing_hides_a_whole_row_now_and_then() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for shown in (torch.ones(4, 8), torch.ones(4, 8, dtype=torch.bool), torch.zeros(4, 2, 8, dtype=torch.int64)):
+        others = [constants.with_row(shown, shown, generator) for _ in range(100)]
+        rows = [int((each.reshape(-1, 8) != shown.reshape(-1, 8)).all(dim=1).sum()) for each in others]
+        assert set(rows) == {0, 1} and 20 < sum(rows) < 60
+    for shown in (torch.ones(8), torch.full((4, 8), 0.5), torch.eye(4)):
+        assert all(constants.with_row(shown, shown, generator) is shown for _ in range(20))

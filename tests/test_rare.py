@@ -88,6 +88,22 @@ def test_several_rows_are_each_of_another_kind_and_a_whole_sample_may_be() -> No
     assert any(bool((each == each[:, :1]).all(dim=1).any()) for each in samples)
 
 
+def test_rows_of_one_number_have_all_forms_with_and_without_another_element() -> None:
+    """A row of zeros, one that is zero but for one element, and the same of its smallest, largest and first number."""
+    integers = drawn("rows", lambda: torch.randint(-7, 8, (64, 32)))
+    num_zero = [(values == 0).sum(dim=1) for values in integers]
+    assert any(bool((each == 32).any()) for each in num_zero) and any(bool((each == 31).any()) for each in num_zero)
+    largest = [int((values == 7).sum(dim=1).max()) for values in integers]
+    assert {31, 32} <= set(largest)
+
+
+def test_a_quarter_of_a_matrix_is_zero_with_all_its_tiles() -> None:
+    for name in ("rows", "grains"):
+        found = drawn(name, lambda: torch.randn(3, 32, 48))
+        tiles = [values.view(3, 4, 8, 6, 8).abs().amax(dim=(2, 4)) == 0 for values in found]
+        assert any(int(each.sum()) in (2 * 3, 3 * 2 * 3) for each in tiles), name
+
+
 def test_one_element_alone_decides() -> None:
     values = torch.randn(4, 128, generator=generator(0))
     for seed in SEEDS:
@@ -125,6 +141,7 @@ def test_what_is_not_finite_is_alone_in_a_stretch_or_anywhere(name: Distribution
     numbers = [~values.isfinite() for values in drawn(name, lambda: torch.randn(16, 64))]
     assert any(int(each.sum()) <= 2 for each in numbers) and any(int(each.sum()) > 20 for each in numbers)
     assert any(bool(each.all(dim=dim).any()) for each in numbers for dim in (0, 1))
+    assert any(bool((each.sum(dim=1) == 63).any()) for each in numbers), "of a row one element is left"
 
 
 @pytest.fixture(scope="module")

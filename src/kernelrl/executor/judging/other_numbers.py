@@ -44,7 +44,7 @@ def moved(form: Any, chooser: random.Random) -> Iterator[Any]:
         return float(number**power) if 0 < number < 1 else near(number)
 
     for change in (partial(far, zeros=True), partial(far, zeros=False), within, near):
-        if (other := _changed(form, partial(_each, change))) != form:
+        if (other := with_others(form, partial(_each, change))) != form:
             yield other
 
 
@@ -57,10 +57,10 @@ def special(form: Any, compared: set[float], chooser: random.Random) -> Iterator
         singles.extend((at, each) for each in dict.fromkeys((*SPECIAL, *near)) if each != number)
         return number
 
-    _changed(form, note)
+    with_others(form, note)
     chooser.shuffle(singles)
     for place, other in singles:
-        yield _changed(form, partial(_one, place, other))
+        yield with_others(form, partial(_one, place, other))
 
 
 def _each(change: Callable[[float], float], at: int, number: float) -> float:
@@ -85,7 +85,7 @@ def choose(form: Any, source: str, chooser: random.Random, bears: Callable[[Any]
     list(islice((other for other in tried if bears(other)), MOST_SPECIAL))
 
 
-def _changed(form: Any, change: Callable[[int, float], float]) -> Any:
+def with_others(form: Any, change: Callable[[int, float], float]) -> Any:
     """A form in which numbers are others: those that `change` makes of the place of each among them and itself."""
     place = count()
 
