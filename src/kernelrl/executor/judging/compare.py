@@ -165,6 +165,11 @@ class Expected:
         reliable = bool((close | is_open).all())
         return cls(low, high, is_open, reliable, wild=centre.isinf(), selected=selected)
 
+    def opened(self) -> Expected:
+        """Any value is right, where the output is one of floating-point numbers."""
+        low, high = torch.full_like(self.low, -torch.inf), torch.full_like(self.high, torch.inf)
+        return replace(self, low=low, high=high, nan=torch.ones_like(low, dtype=torch.bool), wild=None)
+
     @property
     def num_bytes(self) -> int:
         """Memory that it takes."""
