@@ -37,11 +37,15 @@ from kernelrl.executor import Request, make_executor
 from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from candidate_files import HERE, HONEST, TASKS, header, request  # noqa: E402
+TESTS = Path(__file__).parent.parent / "tests"
+if not TESTS.is_dir():
+    sys.exit(
+        f"error: {TESTS}: no such folder; this script reads the kernels of the tests, so it needs a whole checkout"
+    )
+sys.path.append(str(TESTS))
+from candidate_files import HONEST, TASKS, header, request  # noqa: E402
 
 SETTINGS = {"timing": False, "sanitize": True, "run_timeout_s": 5.0, "build_timeout_s": 60.0, "memory_mb": 2048}
-TASKS_FOLDER = HERE / "tasks"
 THOROUGH = {"trials": 25, "shapes": 10}
 THOROUGH_SEEDS = (101, 102, 103)
 NOT_REAL = ("compile_error", "illegal", "infrastructure")
@@ -71,7 +75,7 @@ def main() -> None:
     part, num_parts = map(int, options.part.split("/"))
     some = slice(part - 1, None, num_parts)
     if options.of == "tasks":
-        folder = options.folder or TASKS_FOLDER
+        folder = options.folder or TESTS / "tasks"
         mutants = list(_mutants_of_tasks(sorted(folder.glob("*.py"))[some], options.most, options.seed))
     else:
         mutants = list(_mutants(HONEST[some], options.most, options.seed))

@@ -19,6 +19,8 @@ SHARE_OTHERS = 0.2
 """Share of equal or whole numbers that become others."""
 SHARE_ZERO = 0.25
 """Share of these that become zero where they may."""
+SHARE_COMPARED = 0.3
+"""Share of the runs in which a number that is alone is one with which the task compares."""
 SHARE_ROW = 0.4
 """Share of the draws in which a mask that hides nothing hides a row, or one that hides all does not hide it."""
 

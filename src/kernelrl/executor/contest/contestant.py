@@ -342,14 +342,15 @@ class Contestant:
         finally:
             torch.set_rng_state(state)
 
-    def do_exact(self, changed: list[int], by_largest: bool, masked: bool) -> dict[str, Any]:
+    def do_exact(self, changed: list[int], by_largest: bool, masked: bool, writes: bool) -> dict[str, Any]:
         """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it.
 
         They are followed by what it makes of the inputs of these numbers. After them come how far rounding moves each
         (nothing, where that is not known), and for outputs that consist of chosen indices what they were chosen from,
-        how far rounding moves that, and the indices (see `exact`).
+        how far rounding moves that, and the indices (see `exact`); at last, if it is asked for, which elements of each
+        output are infinity or NaN that the task writes.
         """
-        exact = exactly.compute(self.model, self.args, self._precision(), changed, by_largest, masked)
+        exact = exactly.compute(self.model, self.args, self._precision(), changed, by_largest, masked, writes)
         tensors: list[torch.Tensor] = []
         form = trees.flatten(exact.outputs, tensors, torch.float64)
         choices = exact.choices.items()
@@ -360,7 +361,7 @@ class Contestant:
         ]
         counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves)}
         told_of_all = {"form": form, "choices": told, "determined": exact.determined, "open": exact.open}
-        return self._report((tensors, exact.moves, keys)) | told_of_all | counts
+        return self._report((tensors, exact.moves, keys, exact.written)) | told_of_all | counts
 
     def _precision(self) -> torch.dtype:
         """The lowest floating-point precision among parameters and inputs."""

@@ -7,14 +7,14 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from kernelrl.executor import trees
 from kernelrl.executor.contest.any_order import in_order
-from kernelrl.executor.contest.masks import Masks
+from kernelrl.executor.contest.masks import WRITES, Masks
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.own_precision import OwnPrecision, noted_limits
 from kernelrl.executor.contest.rounding import Precisions, Rounding, kept_in_float64, stay_in_float64
@@ -46,6 +46,8 @@ what they give is put together, or where one error moves many values. Before the
 other sign. Where errors of two operators may cancel there is one more, with signs of its own."""
 SAMPLE = 512
 """Elements of an input that are looked at for that."""
+WRITTEN = 1.2345e300
+"""What is written instead of infinity and NaN, to see what becomes of them."""
 MEDIAN_OF = 20_000
 """Elements of a large output, evenly spread, that stand for all in a median."""
 
@@ -163,6 +165,25 @@ class InFloat64(OperatorMode):  # type: ignore[no-untyped-call]
         return kept_in_float64(func, func(*args, **stay_in_float64(func, args, kwargs or {})))
 
 
+class Writing(OperatorMode):  # type: ignore[no-untyped-call]
+    """While it is active, another number is written in place of infinity and NaN that a reference writes down."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func._schema.name.removeprefix("aten::").removesuffix("_") in WRITES:
+            args, kwargs = tuple(map(_told_apart, args)), {name: _told_apart(each) for name, each in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def _told_apart(given: Any) -> Any:
+    """An argument, with a number of its own in place of what is not finite; tensors of no dimension are numbers."""
+    if isinstance(given, float):
+        return given if math.isfinite(given) else math.copysign(WRITTEN, given)
+    if isinstance(given, torch.Tensor) and not given.dim() and given.is_floating_point() and not given.isfinite():
+        return torch.full_like(given, math.copysign(WRITTEN, float(given)))
+    return given
+
+
 @dataclass
 class Exact:
     """Outputs of a reference in float64, where the task runs in it."""
@@ -178,6 +199,8 @@ class Exact:
     open: bool = False
     """Outputs beside the chosen indices are others where another of equal values is chosen, as a program may; or what
     stands for infinity in a mask is reached."""
+    written: list[torch.Tensor] = field(default_factory=list)
+    """Which elements of each output are infinity or NaN as the task writes them down; empty: not known."""
 
 
 def compute(
@@ -187,6 +210,7 @@ def compute(
     changed: Sequence[int] = (),
     by_largest: bool = False,
     masked: bool = False,
+    writes: bool = False,
 ) -> Exact:
     """Run a reference in float64, and again with what rounding does.
 
@@ -197,6 +221,7 @@ def compute(
         changed: numbers of the inputs that it changes, which count as outputs.
         by_largest: see `Rounding`.
         masked: it has masks by numbers that stand for infinity.
+        writes: it is asked which elements are infinity or NaN that the reference writes down.
     """
 
     def call(model: Any, args: Any) -> Any:
@@ -267,8 +292,7 @@ def compute(
             for each in [] if rounding.jumps else further:
                 once = [torch.maximum(*pair) for pair in zip(once, run(*each)[0], strict=True)]
         for choice, other in zip(choices, noted, strict=True):
-            distance = typical_at_least(_distance(choice.values, other.values)).nan_to_num(0.0, 0.0, 0.0)
-            choice.move = torch.maximum(choice.move, distance)
+            choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
         if rounding.jumps:
             undecided = any(map(_is_undecided, choices))
             may_cancel = undecided or not all(output.is_floating_point() for output in outputs)
@@ -284,8 +308,15 @@ def compute(
             moves = [_with_jumps(*each, MANY if undecided else 1.0) for each in zip(once, far, strict=True)]
         else:
             moves = [typical_at_least(move) for move in once]
+    written: list[torch.Tensor] = []
+    if writes:
+        with contextlib.suppress(Exception):  # then it is not known
+            otherwise_written: list[torch.Tensor] = []
+            with InFloat64(), Writing(), in_own_precision():
+                trees.flatten(call_in_float64(), otherwise_written, torch.float64)
+            written = [output.abs() == WRITTEN for output in otherwise_written]
     determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)
-    return Exact(result, moves, _chosen(outputs, choices), determined, is_open)
+    return Exact(result, moves, _chosen(outputs, choices), determined, is_open, written)
 
 
 @contextlib.contextmanager
@@ -317,10 +348,10 @@ def typical_at_least(move: torch.Tensor, typical: torch.Tensor | None = None) ->
     """
     if not move.is_floating_point():
         return move
-    move = move.nan_to_num(0.0, torch.inf, torch.inf)
+    move = move.nan_to_num(0.0, 0.0, 0.0)
     sample = move.flatten() if typical is None else move[typical]
     sample = sample[:: 1 + sample.numel() // MEDIAN_OF]
-    present = sample[(sample > 0) & sample.isfinite()]
+    present = sample[sample > 0]
     return move.clamp_min(1.5 * float(present.median())) if present.numel() else move
 
 
@@ -413,16 +444,8 @@ def _to_double(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _distance(exact: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
-    """Distance of a rounded output to the exact one; for booleans, whether it differs.
-
-    It is infinite where the exact one is, and rounding makes it finite; where rounding alone makes it infinite it is
-    not known, and so NaN.
-    """
+    """Distance of a rounded output to the exact one; for booleans, whether it differs."""
     if exact.dtype == torch.bool:
         return rounded != exact
-    if not exact.is_floating_point():
-        return (rounded.long() - exact.long()).abs()
-    distance = (rounded.double() - exact.double()).abs()
-    if math.isinf(float(distance.sum())):
-        distance.masked_fill_(distance.isinf() & exact.isfinite(), torch.nan)
-    return distance
+    wide = torch.float64 if exact.is_floating_point() else torch.int64
+    return (rounded.to(wide) - exact.to(wide)).abs()

@@ -15,7 +15,11 @@ LIKE_INFINITY = 1000.0
 """What a mask puts in the place of a value stands for infinity where it is so large, and so does a limit.
 
 Where it is infinity itself, the reference's outputs tell whether it says what becomes of a row that is all hidden."""
-MASKS = ("masked_fill", "where", "mul", "add")
+WRITES = frozenset(
+    "masked_fill where full new_full full_like fill index_fill index_put scatter constant_pad_nd".split()
+)
+"""Operators that write numbers which a program names."""
+MASKS = ("masked_fill", "where", "mul", "add", "full", "full_like", "new_full")
 """Operators by which masks are made and applied."""
 
 

@@ -78,14 +78,14 @@ def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         kinds = [scaled, zero, near, *patterns]
         return kinds if length > LONG else [*kinds, in_order]
 
-    if _below(TILE_ONE_IN, generator) == 0:
+    if values.dim() > 1 and _below(TILE_ONE_IN, generator) == 0:
         return with_tile(values, generator)
     return _with_rows(values, kinds_of, generator)
 
 
 def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Rows of integers have a pattern, or a tile is zero."""
-    if _below(TILE_ONE_IN, generator) == 0:
+    if values.dim() > 1 and _below(TILE_ONE_IN, generator) == 0:
         return with_tile(values, generator)
     return _with_rows(values, lambda length, several: _patterns(generator, several), generator)
 

@@ -14,15 +14,13 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from kernelrl.executor.contest.masks import LIKE_INFINITY, MASKS, masks_by_number
+from kernelrl.executor.contest.masks import LIKE_INFINITY, MASKS, WRITES, masks_by_number
 from kernelrl.executor.contest.meanings import Meanings
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.values import numbers_among, tensors_in
 
 _RELATIONS = frozenset("eq ne lt le gt ge".split())
 _COMPARES = _RELATIONS | frozenset("clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
-_WRITES = frozenset("masked_fill where full new_full full_like fill index_fill scatter constant_pad_nd".split())
-"""Operators that write numbers which the task names."""
 _SEARCHES = {"bucketize": 1, "searchsorted": 0}
 """Operators that find values among ascending ones, with the position of these among the arguments."""
 _LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
@@ -83,16 +81,15 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._makes_places = self._masks_by_number = self._masks_otherwise = False
         self._sums_long = self._rounds = self._relates = False
         self._infinities: set[float] = set()
-        self._writes: set[str] = set()
+        self._writes = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::").removesuffix("_")
         given = [*args, *kwargs.values()]
-        if name in _WRITES:
-            written = [number for number in numbers_among(given) if not math.isfinite(number)]
-            self._writes |= {"NaN" if math.isnan(number) else "infinity" for number in written}
+        if name in WRITES:
+            self._writes |= not all(map(math.isfinite, numbers_among(given)))
         values = next((item for item in given if isinstance(item, torch.Tensor)), None)
         if values is None:
             return result
@@ -171,10 +168,10 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         they are compared with. `makes_places`: of a floating-point value an integer is made, which may be a place in
         memory. `masks_by_number`: a mask writes a finite number that stands for infinity, so a program may leave out
         what it hides. `masks_far`: it does, or hides so in an operator. `sums_long`: so many numbers are added that it
-        matters in which order they come. `writes`: which of NaN and infinity the task writes down. `clamped`: names of
-        parameters that are clamped, with the limits; none where something is that is made of them. `norms`: names of
-        parameters of whose slices norms are limited, with the limit, the order of the norm and the dimension. `slopes`:
-        names of those that are slopes below zero.
+        matters in which order they come. `writes`: infinity or NaN is written down. `compared`: the first of these
+        numbers alone. `clamped`: names of parameters that are clamped, with the limits; none where something is that is
+        made of them. `norms`: names of parameters of whose slices norms are limited, with the limit, the order of the
+        norm and the dimension. `slopes`: names of those that are slopes below zero.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]
@@ -193,7 +190,12 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             numbers
             | masks
             | {"relates": self._relates, "infinities": sorted(self._infinities)}
-            | {"makes_places": self._makes_places, "sums_long": self._sums_long, "writes": sorted(self._writes)}
+            | {
+                "makes_places": self._makes_places,
+                "sums_long": self._sums_long,
+                "writes": self._writes,
+                "compared": floats,
+            }
             | parameters
         )
 

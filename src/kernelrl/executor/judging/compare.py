@@ -49,8 +49,8 @@ class Expected:
     reliable: bool
     """Whether the reference in its own precision is well within these bounds itself, and NaN or infinite alike."""
 
-    wild: torch.Tensor | None = None
-    """Where any value is right that is not finite; None: nowhere."""
+    open_share: float = 0.0
+    """Share of the elements of which any value is right."""
     selected: bool = False
     """Whether the reference gives all of it without any rounding."""
     is_rounding: bool = False
@@ -71,6 +71,7 @@ class Expected:
         computes: bool = False,
         least: float = 0.0,
         unusual: bool = False,
+        written: torch.Tensor | None = None,
     ) -> Expected:
         """Bounds `exact ± tolerance`, held in the output's own width (at least float32).
 
@@ -90,8 +91,8 @@ class Expected:
 
         Integers and booleans must be equal, except where rounding changes them. The reference's own are right too.
 
-        What is `unusual` is open: where the reference is NaN any value is right, and where it is infinite any that is
-        not finite, or any, if rounding makes it finite.
+        What is `unusual` is open: where the reference computes NaN or infinity any value is right, since another
+        formula may not; what it writes down must be given.
 
         Args:
             exact: the reference's output, in float64 where it is a floating-point one; or `native`, to be held to that.
@@ -104,6 +105,7 @@ class Expected:
             computes: of other inputs the output is rounded, though of these it may happen to be exact.
             least: `s` counts as this at least.
             unusual: of the task's own inputs the reference makes no NaN or infinity, and of these it does.
+            written: which elements it writes down; None: not known.
         """
         atol, rtol = _tolerances(dtype, task)
         if not exact.is_floating_point():
@@ -159,16 +161,17 @@ class Expected:
         high = torch.where(own.isinf(), torch.maximum(high, own), high)
         if not unusual:
             return cls(low, high, is_nan, reliable, selected=selected)
-        by_rounding = torch.zeros_like(is_nan) if moved is None else moved.isinf()
-        is_open = is_nan | by_rounding
+        is_open = is_nan | exact.isinf() | native.isinf()
+        if written is not None:
+            is_open &= ~written
         low, high = low.masked_fill(is_open, -torch.inf), high.masked_fill(is_open, torch.inf)
-        reliable = bool((close | is_open).all())
-        return cls(low, high, is_open, reliable, wild=centre.isinf(), selected=selected)
+        share = float(is_open.double().mean())
+        return cls(low, high, is_nan | is_open, bool((close | is_open).all()), open_share=share, selected=selected)
 
     def opened(self) -> Expected:
         """Any value is right, where the output is one of floating-point numbers."""
         low, high = torch.full_like(self.low, -torch.inf), torch.full_like(self.high, torch.inf)
-        return replace(self, low=low, high=high, nan=torch.ones_like(low, dtype=torch.bool), wild=None)
+        return replace(self, low=low, high=high, nan=torch.ones_like(low, dtype=torch.bool))
 
     @property
     def num_bytes(self) -> int:
@@ -188,8 +191,6 @@ class Expected:
         inside &= values <= self.high.numpy()
         if self.nan is not None:
             inside |= self.nan.numpy() & np.isnan(values)
-        if self.wild is not None:
-            inside |= self.wild.numpy() & ~np.isfinite(values)
         return inside
 
     @property

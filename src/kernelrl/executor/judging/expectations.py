@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -37,6 +37,8 @@ class _Exact:
     """How far rounding moves each output; empty: not known."""
     indexed: dict[int, compare.Indexed]
     """Outputs that consist of chosen indices, by their number."""
+    written: list[torch.Tensor] = field(default_factory=list)
+    """Likewise."""
     determined: bool = False
     """See `exact.Exact`."""
     open: bool = False
@@ -59,7 +61,8 @@ def expect(
     scaled = in_float64 and case.draw.distribution not in _UNSCALED
     least = LEAST_SCALES.get(case.draw.distribution, 0.0)
     by_largest = case.draw.distribution in _UNEVEN
-    exact = _exact(own, case.image, case.changed, by_largest) if in_float64 else _Exact(outputs, [], {})
+    writes = unusual and own.writes
+    exact = _exact(own, case.image, case.changed, by_largest, writes) if in_float64 else _Exact(outputs, [], {})
     if len(exact.outputs) != len(outputs):
         raise TaskError(
             f"task {own.task.id}: rounding decides how many tensors forward returns ({len(outputs)} in the task's "
@@ -75,8 +78,9 @@ def expect(
             )
     moved = exact.moves or [None] * len(outputs)
     expected = []
-    each = zip(exact.outputs, outputs, moved, befores(case, outputs), computed, strict=True)
-    for value, native, move, before, computes in each:
+    written: list[Any] = exact.written or [None] * len(outputs)
+    each = zip(exact.outputs, outputs, moved, befores(case, outputs), computed, written, strict=True)
+    for value, native, move, before, computes, writing in each:
         about = partial(
             compare.Expected.around,
             value,
@@ -88,6 +92,7 @@ def expect(
             computes=computes,
             least=least,
             unusual=unusual,
+            written=writing,
         )
         bounds = about(before=before if scaled else None)
         expected.append(bounds if bounds.reliable or before is None else about())
@@ -142,7 +147,9 @@ def know_choices(own: ReferenceProcess, image: torch.Tensor, outputs: list[dict[
     return integers == exact.indexed.keys(), exact.determined
 
 
-def _exact(own: ReferenceProcess, image: torch.Tensor, changed: list[int], by_largest: bool = False) -> _Exact:
+def _exact(
+    own: ReferenceProcess, image: torch.Tensor, changed: list[int], by_largest: bool = False, writes: bool = False
+) -> _Exact:
     """What the reference gives in float64 on the inputs of its last call, and makes of the changed ones.
 
     Args:
@@ -150,9 +157,10 @@ def _exact(own: ReferenceProcess, image: torch.Tensor, changed: list[int], by_la
         image: the inputs.
         changed: numbers of those that it changes.
         by_largest: see `rounding.Rounding`.
+        writes: it is asked what the task writes down.
     """
     own.arena.write(image, own.ask)
-    how = {"by_largest": by_largest, "masked": own.masks_by_number}
+    how = {"by_largest": by_largest, "masked": own.masks_by_number, "writes": writes}
     reply = own.examine({"do": "exact", "changed": changed} | how)
     tensors = iter(own.outputs(reply))
     outputs = list(islice(tensors, reply["num_outputs"]))
@@ -163,7 +171,7 @@ def _exact(own: ReferenceProcess, image: torch.Tensor, changed: list[int], by_la
         indexed[told["output"]] = compare.Indexed.of(
             values, moved, indices, told["dim"], told["first"], told["running"], told["unordered"]
         )
-    return _Exact(outputs, moves, indexed, reply["determined"], reply["open"])
+    return _Exact(outputs, moves, indexed, list(tensors), reply["determined"], reply["open"])
 
 
 def check_dependence(task: Task, cases: list[list[compare.Expected]]) -> None:

@@ -73,8 +73,6 @@ class Habits:
     """It writes data in another order of dimensions, so the order of its outputs is part of the work."""
     not_finite: set[str]
     """Which of NaN and infinity are among its outputs."""
-    may_give: set[str]
-    """Which may be among them on other inputs that are finite: those, and what it writes down."""
     returns_input: bool
     changes_state: set[str]
     """What a call does not leave as it was (see `Contestant.do_state`)."""
@@ -164,7 +162,6 @@ def learn_habits(
         reads=bool(_READS & operators),
         lays_out=bool(_LAYS_OUT & operators),
         not_finite=not_finite,
-        may_give=not_finite | set(native["thresholds"]["writes"]),
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),
         changes_state=changes_state,
         changes_more=changes_more,
@@ -236,12 +233,6 @@ def _replaces_nan(own: ReferenceProcess, native: dict[str, Any], layout: dict[st
             raise
         return False
     return "NaN" not in find_not_finite(outputs)
-
-
-def share_not_finite(outputs: list[torch.Tensor]) -> float:
-    """Share of the elements of all outputs that are NaN or infinite."""
-    count = sum(int((~output.isfinite()).sum()) for output in outputs if output.is_floating_point())
-    return count / max(1, sum(output.numel() for output in outputs))
 
 
 def find_not_finite(outputs: list[torch.Tensor]) -> set[str]:

@@ -279,13 +279,14 @@ class Images:
             way = "others"
         elif values.numel() == 1 and values.is_floating_point():  # zero would hide much of what is drawn
             alone = decides or float(torch.rand((), generator=generator)) < constants.SHARE_OTHERS
-            compared = self.thresholds["floats"] if self.thresholds is not None else []
-            numbers = [number for number in compared if number >= 0 or float(values) < 0]
-            if numbers and not alone and _differs(draw):
+            compared = self.thresholds["compared"] if self.thresholds is not None else []
+            numbers = [number for number in compared if number and number * float(values) >= 0]
+            if numbers and not alone and float(torch.rand((), generator=generator)) < constants.SHARE_COMPARED:
                 return torch.full_like(values, numbers[int(torch.randint(len(numbers), (), generator=generator))])
         if way in constants.OF_ALL:
             new = constants.OF_ALL[way](values, generator, alone)
-            hides_rows = self.thresholds is not None and not self.thresholds["masks_far"]
+            is_borne = way != "others" or not values.is_floating_point()  # zeros of a mask
+            hides_rows = is_borne and self.thresholds is not None and not self.thresholds["masks_far"]
             return constants.with_row(new, values, generator) if hides_rows else new
         return constants.VARIATIONS[way](values, generator)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import random
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count, islice
@@ -15,7 +16,8 @@ SMALL, LARGE = 0.02, 4.0
 show what they are."""
 SPECIAL = (0.0, 1.0)
 """Numbers that programs treat in a way of their own: no noise, no guidance, a limit of a formula."""
-MOST_SPECIAL, MOST_TRIES = 4, 10
+_SIZES = re.compile(r"\b(shape|ndim|dim|size|numel|len)\b")
+MOST_SPECIAL, MOST_TRIES = 4, 8
 """Calls in which one number is special, and how many are tried to find those that the reference bears."""
 
 
@@ -53,7 +55,7 @@ def special(form: Any, compared: set[float], chooser: random.Random) -> Iterator
     singles: list[tuple[int, float]] = []
 
     def note(at: int, number: float) -> float:
-        near = (each * chooser.choice((1.0, 1.0, 0.75, 1.25)) for each in sorted(compared))
+        near = (each * chooser.choice((1.0, 1.0, 0.75, 1.25)) for each in sorted(compared) if each >= 0 or number < 0)
         singles.extend((at, each) for each in dict.fromkeys((*SPECIAL, *near)) if each != number)
         return number
 
@@ -104,9 +106,11 @@ def with_others(form: Any, change: Callable[[int, float], float]) -> Any:
 
 
 def compared_in(source: str) -> set[float]:
-    """The numbers that a program's text compares with, or gives to `max` and `min`."""
+    """The numbers with which a program's text compares others than sizes, or that it gives to `max` and `min`."""
     found: set[float] = set()
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare | ast.Call) and _SIZES.search(ast.unparse(node)):
+            continue
         operands: list[ast.expr] = []
         if isinstance(node, ast.Compare):
             operands = [node.left, *node.comparators]

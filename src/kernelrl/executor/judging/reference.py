@@ -23,7 +23,7 @@ from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.demand import Demand, find_demand
 from kernelrl.executor.judging.expectations import befores, check_dependence, expect
-from kernelrl.executor.judging.habits import find_not_finite, learn_habits, share_not_finite
+from kernelrl.executor.judging.habits import find_not_finite, learn_habits
 from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import (
     find_apart,
@@ -48,8 +48,8 @@ _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 _DRAWN_AGAIN_FROM = 1 << 18
 """So have the inputs of a trial that are drawn once more, beyond those of timed calls."""
-SOME_NOT_FINITE = 0.25
-"""Share of the outputs that may be NaN or infinite on finite hidden inputs where they are not on the task's own."""
+MOST_OPEN = 0.25
+"""Share of an output that may be NaN or infinite on finite hidden inputs where it is not on the task's own."""
 DRAWS = 2
 """How often something rare, or not finite, is drawn until the reference bears it."""
 
@@ -169,6 +169,7 @@ class Reference:
         own.masks_by_number = native["thresholds"]["masks_by_number"]
         self.habits = learn_habits(own, before, native, layout, image, self.parameters.buffers_vary)
         own.eliminates = self.habits.eliminates
+        own.writes = native["thresholds"]["writes"]
 
     def _check_changes(self, native: dict[str, Any]) -> None:
         """Refuse what the first call has done to its inputs, if no candidate could be held to it."""
@@ -223,7 +224,7 @@ class Reference:
         def bears(form: Any) -> bool:
             self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
             draw = Draw(0, shape=len(self.shapes) - 1)
-            if self._attempts.runs(draw, self.habits.may_give) and self._attempts.bears(draw):
+            if self._attempts.runs(draw, self.habits.not_finite) and self._attempts.bears(draw):
                 return True
             self.shapes.pop()
             return False
@@ -341,7 +342,7 @@ class Reference:
             self._unborne.clear()
             self._checked = []
             self._sizes_are_old = bool(self.seeds.largest_sizes)
-            self._numbers_are_old = any(shape.numbers_vary for shape in self.shapes)
+            self._numbers_are_old = "float" in repr(self.shapes[0].layout["form"])
             self._images.forget()
             self.parameters.forget()
 
@@ -351,7 +352,7 @@ class Reference:
         bearable = [None, *(name for name in self._borne if name not in self._unborne)]
         if name := random.Random(self.seeds.of(Draw(index), "rare")).choice(bearable):
             case = self._provisional_if_borne(Draw(index, name, parameters=parameters))
-            if case is not None and find_not_finite([near.native for near in case.near]) <= self.habits.may_give:
+            if case is not None and find_not_finite([near.native for near in case.near]) <= self.habits.not_finite:
                 return case
         case = self._firmly(self._provisional, Draw(index, parameters=parameters))
         assert case is not None
@@ -484,7 +485,10 @@ class Reference:
         return attempt() or self._partly_reliable_case(draw)
 
     def _partly_reliable_case(self, draw: Draw) -> Case | None:
-        """A case on which some outputs are reliable, and any value of the others is right; None: none is."""
+        """A case on which some outputs are reliable, but for some elements that are NaN or infinite; None: none is.
+
+        Of the others, and of these elements, any value is right.
+        """
         try:
             case, _ = self._firmly(self._make_case, draw)
         except TaskError:
@@ -492,10 +496,11 @@ class Reference:
                 raise
             return None
         expected = [] if case is None or case.expected is None else case.expected
-        may_be_open = all(item.reliable or item.low.is_floating_point() for item in expected)
-        if case is None or not may_be_open or not any(item.reliable for item in expected):
+        holds = [item.reliable and item.open_share <= MOST_OPEN for item in expected]
+        if case is None or not any(holds) or not self._may_be_open([item.low for item in expected]):
             return None
-        return replace(case, expected=[item if item.reliable else item.opened() for item in expected])
+        pairs = zip(expected, holds, strict=True)
+        return replace(case, expected=[item if each else item.opened() for item, each in pairs])
 
     def _try_case(self, draw: Draw) -> Case | None:
         try:
@@ -522,9 +527,8 @@ class Reference:
             return None, False
         case, outputs = run
         as_usual = find_not_finite(outputs) <= self.habits.not_finite
-        unusual = hidden and not find_not_finite(outputs) <= self.habits.may_give
-        too_many = unusual and share_not_finite(outputs) > SOME_NOT_FINITE
-        if hidden and not as_usual and (too_many or find_not_finite(self._inputs_of(case))):
+        unusual = hidden and not as_usual
+        if unusual and (not self._may_be_open(outputs) or find_not_finite(self._inputs_of(case))):
             return None, False
         selected = self._selected_of(case, outputs, otherwise=True) if hidden else [True] * len(outputs)
         expected = expect(self._own, case, outputs, [not each for each in selected], unusual)
@@ -532,7 +536,13 @@ class Reference:
         for number, (item, other) in enumerate(zip(expected, usual, strict=False)):
             if item.is_rounding and not other.is_rounding:
                 expected[number] = replace(item, reliable=False)
-        return replace(case, expected=expected), (as_usual or hidden) and all(item.reliable for item in expected)
+        reliable = all(item.reliable and not item.open_share for item in expected)
+        return replace(case, expected=expected), reliable and (as_usual or hidden)
+
+    @staticmethod
+    def _may_be_open(outputs: list[torch.Tensor]) -> bool:
+        """Whether NaN and infinity may be open: integers and booleans may have been made of them."""
+        return all(output.is_floating_point() for output in outputs)
 
     @staticmethod
     def _inputs_of(case: Case) -> list[torch.Tensor]:

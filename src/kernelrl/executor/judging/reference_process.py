@@ -38,7 +38,7 @@ class ReferenceProcess:
         self.arena: Arena
         self.tells_rounding = False
         """It is known how far rounding moves its outputs, if it bears what rounding does."""
-        self.eliminates = False
+        self.eliminates = self.writes = False
         """It solves systems or decomposes matrices."""
         self.masks_by_number = False
         """It hides values by a number that stands for infinity."""
