@@ -552,6 +552,9 @@ ADDED = HIDDEN * -1e4
         lambda scores: scores.masked_fill(HIDDEN, -1e9).masked_fill(HIDDEN, -1e4),
         lambda scores: scores.masked_fill(HIDDEN, -1e4).masked_fill(HIDDEN, -1e9),
         lambda scores: scores + ADDED + ADDED,
+        lambda scores: scores - 1e4 * HIDDEN,
+        lambda scores: torch.where(~HIDDEN, scores, torch.full_like(scores, -1e4)),
+        lambda scores: scores + torch.zeros_like(scores).masked_fill(HIDDEN, -1e4),
     ],
 )
 def test_a_masks_number_is_reached_by_values_and_not_by_what_another_mask_hides(mask: Any) -> None:
@@ -559,6 +562,32 @@ def test_a_masks_number_is_reached_by_values_and_not_by_what_another_mask_hides(
         with Masks() as masks:
             mask(torch.tensor([[0.5, -2.0], [lowest, 1.0]], dtype=torch.float64))
         assert masks.are_reached == are_reached
+        assert masks.hides == set(), "no line is hidden whole"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "dims"),
+    [
+        (torch.tensor([[True, True], [False, True]]), {-1, -2}),
+        (torch.tensor([[False, True]]), {-2}),
+        (torch.tensor([[False, True], [True, False]]), set()),
+        (torch.tensor([[False], [True]]), {-1}),
+    ],
+)
+def test_lines_that_a_mask_hides_whole_are_seen_by_their_dimension(hidden: torch.Tensor, dims: set[int]) -> None:
+    scores = torch.ones(2, 2)
+    for mask in (
+        lambda: scores.masked_fill(hidden, -1e9),
+        lambda: torch.where(hidden, torch.full_like(scores, -1e9), scores),
+        lambda: scores + hidden * -1e9,
+        lambda: scores - 1e9 * hidden,
+    ):
+        with Masks() as masks:
+            mask()
+        assert masks.hides == dims
+    with Masks() as masks:
+        scores.masked_fill(hidden, -math.inf), torch.where(hidden, 0.0, scores), scores + hidden * -1.0
+    assert not masks.hides
 
 
 WEIGHTS = torch.full((50_000,), 2.0).index_fill(0, torch.tensor(31_337), 0.0)

@@ -58,7 +58,7 @@ def test_bad_files_are_one_clear_line(tmp_path, data, message):
 def test_missing_files_and_folders(tmp_path):
     with pytest.raises(TaskError, match=r"nowhere\.py: no such file"):
         Task.from_file(tmp_path / "nowhere.py")
-    with pytest.raises(TaskError, match="not a text file"):
+    with pytest.raises(TaskError, match="it is a folder"):
         Task.from_file(tmp_path)
 
 

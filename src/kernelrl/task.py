@@ -108,7 +108,9 @@ class Task(BaseModel):
             source = path.read_text(encoding="utf-8-sig")
         except FileNotFoundError:
             raise TaskError(f"task file {path}: no such file") from None
-        except (UnicodeDecodeError, IsADirectoryError):
+        except IsADirectoryError:
+            raise TaskError(f"task file {path}: it is a folder; give one of its files") from None
+        except UnicodeDecodeError:
             raise TaskError(f"task file {path}: not a text file; a task is Python source") from None
         except OSError as error:
             raise TaskError(f"task file {path}: {error.strerror}") from None

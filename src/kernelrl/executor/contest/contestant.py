@@ -360,7 +360,13 @@ class Contestant:
             for number, choice in choices
         ]
         counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves)}
-        told_of_all = {"form": form, "choices": told, "determined": exact.determined, "open": exact.open}
+        told_of_all = {
+            "form": form,
+            "choices": told,
+            "determined": exact.determined,
+            "open": exact.open,
+            "hides": sorted(exact.hides),
+        }
         return self._report((tensors, exact.moves, keys, exact.written)) | told_of_all | counts
 
     def _precision(self) -> torch.dtype:

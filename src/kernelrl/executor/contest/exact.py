@@ -199,6 +199,8 @@ class Exact:
     open: bool = False
     """Outputs beside the chosen indices are others where another of equal values is chosen, as a program may; or what
     stands for infinity in a mask is reached."""
+    hides: set[int] = field(default_factory=set)
+    """See `Masks`."""
     written: list[torch.Tensor] = field(default_factory=list)
     """Which elements of each output are infinity or NaN as the task writes them down; empty: not known."""
 
@@ -316,7 +318,8 @@ def compute(
                 trees.flatten(call_in_float64(), otherwise_written, torch.float64)
             written = [output.abs() == WRITTEN for output in otherwise_written]
     determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)
-    return Exact(result, moves, _chosen(outputs, choices), determined, is_open, written)
+    hides = masks.hides if masks is not None else set()
+    return Exact(result, moves, _chosen(outputs, choices), determined, is_open, hides, written)
 
 
 @contextlib.contextmanager

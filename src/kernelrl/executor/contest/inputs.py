@@ -57,7 +57,11 @@ class Inputs:
         return self._call()
 
     def _call(self) -> tuple[Any, ...]:
-        inputs: tuple[Any, ...] = trees.map_tensors(tuple(self._module.get_inputs()), torch.Tensor.cpu)
+        given = self._module.get_inputs()
+        if isinstance(given, torch.Tensor | dict):
+            kind = type(given).__name__
+            raise TypeError(f"get_inputs() must return a list of what forward takes, and returns a {kind}")
+        inputs: tuple[Any, ...] = trees.map_tensors(tuple(given), torch.Tensor.cpu)
         return inputs
 
 

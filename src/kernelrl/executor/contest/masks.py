@@ -29,34 +29,59 @@ def masks_by_number(given: Iterable[Any]) -> bool:
 
 
 class Masks(OperatorMode):  # type: ignore[no-untyped-call]
-    """While it is active, notes whether values come near the number that stands for infinity beside them.
+    """While it is active, notes what masks that write or add a finite number for infinity do.
 
-    Then a program that leaves out what is hidden, as the number says, gives something else.
+    Where values come near that number, a program that leaves out what is hidden, as the number says, gives something
+    else; and so does one where all is hidden along a dimension.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.are_reached = False
+        self.hides: set[int] = set()
+        """Dimensions along which some line of values is hidden whole, counted from the last, -1."""
         self._smallest = math.inf  # of the numbers so far: what comes near it later is hidden already
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name.removeprefix("aten::").removesuffix("_")
-        tensors = [
-            item for item in args if isinstance(item, torch.Tensor) and item.is_floating_point() and item.numel()
-        ]
-        if name in ("masked_fill", "where"):
-            for number in numbers_among(args):
-                if LIKE_INFINITY <= abs(number) < math.inf:
-                    self._look([values for values in tensors if values.dim()], abs(number))
-        elif name == "add" and len(tensors) == 2:
-            for mask, values in (tensors, reversed(tensors)):
-                number = float(mask.min())
-                if -math.inf < number <= -LIKE_INFINITY and bool(((mask == 0) | (mask == number)).all()):
-                    self._look([values], -number)
+        if name == "masked_fill" and _stands_for_infinity(number := _number(args[2])):
+            self._look(args[0], number, args[1])
+        elif name == "where" and len(args) == 3:
+            for values, filling, hidden in ((args[1], args[2], ~args[0]), (args[2], args[1], args[0])):
+                if isinstance(values, torch.Tensor) and _stands_for_infinity(number := _number(filling)):
+                    self._look(values, number, hidden)
+        elif name in ("add", "sub") and all(isinstance(item, torch.Tensor) for item in args[:2]):
+            pairs = [(args[0], args[1])] if name == "sub" else [(args[0], args[1]), (args[1], args[0])]
+            for values, mask in pairs:
+                self._look_at_sum(values, mask if name == "add" else -mask)
         return func(*args, **(kwargs or {}))
 
-    def _look(self, operands: list[torch.Tensor], number: float) -> None:
-        for values in operands:
+    def _look_at_sum(self, values: torch.Tensor, mask: torch.Tensor) -> None:
+        if not mask.is_floating_point() or not mask.numel():
+            return
+        number = float(mask.min())
+        if number < 0 and _stands_for_infinity(number) and bool(((mask == 0) | (mask == number)).all()):
+            self._look(values, number, mask == number)
+
+    def _look(self, values: torch.Tensor, number: float, hidden: torch.Tensor) -> None:
+        is_mask_itself = not bool(values.any())  # that is made of zeros, and will be added
+        if values.is_floating_point() and values.dim() and not is_mask_itself:
             sizes = values.abs()
-            self.are_reached |= bool(((sizes >= number / 2) & (sizes < self._smallest / 2) & sizes.isfinite()).any())
-        self._smallest = min(self._smallest, number)
+            near = (sizes >= abs(number) / 2) & (sizes < self._smallest / 2) & sizes.isfinite()
+            self.are_reached |= bool(near.any())
+            self._smallest = min(self._smallest, abs(number))
+        form = torch.broadcast_shapes(values.shape, hidden.shape)  # type: ignore[no-untyped-call]
+        lines = hidden.broadcast_to(form)
+        self.hides |= {dim for dim in range(-len(form), 0) if form[dim] > 1 and bool(lines.all(dim=dim).any())}
+
+
+def _number(given: Any) -> float:
+    """The number that an argument is, or that all elements of a tensor are; NaN: it is none, or is not finite."""
+    if isinstance(given, torch.Tensor):
+        alike = given.numel() > 0 and not given.is_complex() and bool((given == given.flatten()[0]).all())
+        return float(given.flatten()[0]) if alike else math.nan
+    return float(given) if isinstance(given, int | float) else math.nan
+
+
+def _stands_for_infinity(number: float) -> bool:
+    return LIKE_INFINITY <= abs(number) < math.inf

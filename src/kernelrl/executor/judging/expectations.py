@@ -13,7 +13,7 @@ from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.contest.distributions import PATTERNED
 from kernelrl.executor.judging import compare
-from kernelrl.executor.judging.arena import Case, view
+from kernelrl.executor.judging.arena import Case, Draw, view
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.task import Task
 
@@ -38,6 +38,8 @@ class _Exact:
     indexed: dict[int, compare.Indexed]
     """Outputs that consist of chosen indices, by their number."""
     written: list[torch.Tensor] = field(default_factory=list)
+    """Likewise."""
+    hides: list[int] = field(default_factory=list)
     """Likewise."""
     determined: bool = False
     """See `exact.Exact`."""
@@ -104,7 +106,10 @@ def expect(
         reliable = indexed.accepts(native)
         expected[number] = replace(expected[number], reliable=reliable, indexed=indexed.beside(native))
     own.tells_rounding |= bool(exact.moves)
-    unknown = exact.open or (own.tells_rounding and not exact.moves)
+    if replace(case.draw, parameters=0) == Draw(0):
+        own.hides = set(exact.hides)
+    hides_more = case.draw.distribution != "task" and not own.hides.issuperset(exact.hides)
+    unknown = exact.open or hides_more or (own.tells_rounding and not exact.moves)
     return [replace(bounds, reliable=False) for bounds in expected] if unknown else expected
 
 
@@ -171,7 +176,7 @@ def _exact(
         indexed[told["output"]] = compare.Indexed.of(
             values, moved, indices, told["dim"], told["first"], told["running"], told["unordered"]
         )
-    return _Exact(outputs, moves, indexed, list(tensors), reply["determined"], reply["open"])
+    return _Exact(outputs, moves, indexed, list(tensors), reply["hides"], reply["determined"], reply["open"])
 
 
 def check_dependence(task: Task, cases: list[list[compare.Expected]]) -> None:

@@ -253,10 +253,11 @@ class Findings:
             times = f"{self._said(candidate_ms)} against {self._said(reference_ms)}"
             feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
             if speedup.low < 1 < speedup.high and speedup.high > TOO_WIDE * speedup.low:
-                asking = f"{self.overhead * 1e3:.3f} ms"
-                feedback += (
-                    f" Too wide to tell: calls are short beside what asking takes ({asking}), or the machine is busy."
-                )
+                asking_ms = self.overhead * 1e3
+                why = f"calls are short beside what asking takes ({asking_ms:.3f} ms)"
+                if min(candidate_ms, reference_ms) > asking_ms:
+                    why = f"the machine is busy (load {self.load:.1f}), and the ratio is that of neighbouring calls"
+                feedback += f" Too wide to tell: {why}."
             if uneven:
                 feedback += " Its calls take unequal times; all of them count."
             compiled = [call.compiled for call in self.calls if call.compiled is not None]

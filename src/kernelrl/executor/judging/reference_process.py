@@ -40,6 +40,8 @@ class ReferenceProcess:
         """It is known how far rounding moves its outputs, if it bears what rounding does."""
         self.eliminates = self.writes = False
         """It solves systems or decomposes matrices."""
+        self.hides: set[int] = set()
+        """Dimensions along which its masks hide all of some line on the first inputs, see `Masks`."""
         self.masks_by_number = False
         """It hides values by a number that stands for infinity."""
 
