@@ -217,7 +217,7 @@ def test_an_interval_that_tells_nothing_is_said_to() -> None:
     found = Findings(stage="correct", calls=short, overheads=[1e-4])
     assert "Too wide to tell" in _verdict(found).feedback and "0.100 ms" in _verdict(found).feedback
     assert "Too wide to tell" not in _verdict(_timed(1.0, 1.15)).feedback
-    long = [Call(call.reference * 1e3, call.candidate * 900, None, 0.2, 0.2, call.turn) for call in short]
+    long = [Call(0.1 * (1 + turn % 2 * 3), 0.1 * (1 + turn % 3), None, 0.2, 0.2, turn) for turn in range(12)]
     busy = _verdict(Findings(stage="correct", calls=long, overheads=[1e-4], load=3.4)).feedback
     assert "the machine is busy (load 3.4)" in busy and "short" not in busy
 
