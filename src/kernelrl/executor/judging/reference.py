@@ -101,7 +101,6 @@ class Reference:
         self.process = process
         self._own = ReferenceProcess(task, self.process, cores, settings)
         self._images = Images(self._own, self.seeds)
-        self._attempts = Attempts(self.process, self._make_case, self._run)
         self._load()
 
     def _load(self) -> None:
@@ -124,7 +123,7 @@ class Reference:
         self._show(layout, image)
         self._draw_sizes()
         images.find_varying(image, layout)
-        attempts = self._attempts
+        attempts = self._attempts()
         if settings.oracle == "native":
             images.loose = [None] * len(images.varying)
         else:
@@ -144,6 +143,9 @@ class Reference:
         self.parameters_vary = self._try_parameters(attempts)
         if settings.oracle != "native":
             self._vary_numbers()
+
+    def _attempts(self) -> Attempts:
+        return Attempts(self.process, self._make_case, self._run)  # not kept: it would keep this from being freed
 
     def _bytes_of_hidden_sizes(self) -> Iterator[int]:
         """What inputs of hidden sizes take in the arena, those that will be drawn later among them."""
@@ -217,14 +219,14 @@ class Reference:
 
     def _vary_numbers(self) -> None:
         """Add calls with other numbers where the task passes some beside its tensors, as the reference bears them."""
-        self._numbers_are_old = False
+        attempts, self._numbers_are_old = self._attempts(), False
         self.shapes = [shape for shape in self.shapes if not shape.numbers_vary]
         shown = self.shapes[0]
 
         def bears(form: Any) -> bool:
             self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
             draw = Draw(0, shape=len(self.shapes) - 1)
-            if self._attempts.runs(draw, self.habits.not_finite) and self._attempts.bears(draw):
+            if attempts.runs(draw, self.habits.not_finite) and attempts.bears(draw):
                 return True
             self.shapes.pop()
             return False
