@@ -468,35 +468,34 @@ class Reference:
 
     def _reliable_case(self, draw: Draw) -> Case | None:
         """A case on which the reference may fail or be unreliable; None: it does, or is."""
-        tried: dict[str, Case | None] = {}
+        tried: dict[str, tuple[Case | None, bool]] = {}
 
-        def attempt() -> Case | None:
+        def made() -> tuple[Case | None, bool]:
             holding = repr(self._images.further(draw.distribution))
             if holding not in tried:
                 tried[holding] = self._try_case(draw)
             return tried[holding]
 
+        def attempt() -> Case | None:
+            case, reliable = made()
+            return case if reliable else None
+
         if attempt() is None and self._images.varies_constants(draw):
             self._images.firm.add(draw)
-            if (case := self._try_case(draw)) is not None:
+            case, reliable = self._try_case(draw)
+            if reliable:
                 return case
             self._images.firm.remove(draw)
         if attempt() is None and (self._images.may_be_split or self._images.further(draw.distribution)):
             assert draw.distribution != "task"
             narrow(self._images, draw.distribution, lambda: attempt() is not None)
-        return attempt() or self._partly_reliable_case(draw)
+        return attempt() or self._partly_open(made()[0])
 
-    def _partly_reliable_case(self, draw: Draw) -> Case | None:
-        """A case on which some outputs are reliable, but for some elements that are NaN or infinite; None: none is.
+    def _partly_open(self, case: Case | None) -> Case | None:
+        """A case of which some outputs are reliable, but for some elements that are NaN or infinite; None: none is.
 
         Of the others, and of these elements, any value is right.
         """
-        try:
-            case, _ = self._firmly(self._make_case, draw)
-        except TaskError:
-            if not self.process.alive:
-                raise
-            return None
         expected = [] if case is None or case.expected is None else case.expected
         holds = [item.reliable and item.open_share <= MOST_OPEN for item in expected]
         if case is None or not any(holds) or not self._may_be_open([item.low for item in expected]):
@@ -504,14 +503,14 @@ class Reference:
         pairs = zip(expected, holds, strict=True)
         return replace(case, expected=[item if each else item.opened() for item, each in pairs])
 
-    def _try_case(self, draw: Draw) -> Case | None:
+    def _try_case(self, draw: Draw) -> tuple[Case | None, bool]:
+        """What `_make_case` gives; no case, where the reference fails."""
         try:
-            case, reliable = self._firmly(self._make_case, draw)
+            return self._firmly(self._make_case, draw)
         except TaskError:
             if not self.process.alive:
                 raise
-            return None
-        return case if reliable else None
+            return None, False
 
     def _make_case(self, draw: Draw, drawn: Case | None = None) -> tuple[Case | None, bool]:
         """A case, and whether the reference in its own precision is well within its bounds.
