@@ -286,7 +286,14 @@ def test_unknown_libraries_are_closed() -> None:
         assert not closable(Mapping(0, 1, 0, f"/usr/lib/{name}"), ("/own/",), on_gpu=False), name
     for name in ("libtorch_cpu.so", "libmkl_rt.so.2", "libopenblas64_-abc.so", "libcblas.so.3", "libmagic.so", ""):
         assert closable(Mapping(0, 1, 0, f"/usr/lib/{name}"), ("/own/",), on_gpu=False), name
-    assert closable(Mapping(0, 1, 0, "/usr/lib/libcublasLt.so.12"), (), on_gpu=True)
+    package = "/usr/lib/python3.12/site-packages"
+    of_cuda = "libcudnn_engines_precompiled.so.9", "libnvrtc-builtins.so.13.0", "libcublasLt.so.12", "libtorch_cuda.so"
+    for path in (*(f"/usr/lib/{name}" for name in of_cuda), f"{package}/scipy/_matrices.so"):
+        assert closable(Mapping(0, 1, 0, path), (), on_gpu=True), path
+    for name in ("libcuda.so.1", "libcudart.so.13", "libcudart-93f5a6e2.so.12", "libcupti.so.13", "libc10_cuda.so"):
+        assert not closable(Mapping(0, 1, 0, f"{package}/nvidia/{name}"), (), on_gpu=True), name
+    for path in ("/usr/lib/libcrypto.so.3", f"{package}/torch/_C.cpython-312-x86_64-linux-gnu.so"):
+        assert not closable(Mapping(0, 1, 0, path), (), on_gpu=True), path
     assert not closable(Mapping(0, 1, 0, "/own/module.so"), ("/own/",), on_gpu=False)
 
 
@@ -316,7 +323,7 @@ def test_a_note_that_nobody_could_send_on_says_nothing() -> None:
     deep: list[Any] = []
     for _ in range(500):
         deep = [deep]
-    tensor = {"tensor": ["torch.float32", [3, 4], [4, 1]]}
+    tensor = {"tensor": ["torch.float32", [3, 4], [4, 1], "cpu"]}
     note.begin({"name": "aten::clone", "args": [deep]})
     note.begin({"name": "aten::cat", "args": [[tensor, tensor], 1]})
     assert [each["name"] for each in note.operators()] == ["aten::cat"]

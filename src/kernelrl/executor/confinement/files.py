@@ -93,6 +93,34 @@ def restrict_files(
     return True
 
 
+def restrict_writing(writable: Path) -> bool:
+    """Let this process write no longer to its own memory by /proc, only to a folder and NVIDIA's devices.
+
+    Returns whether Landlock does so.
+    """
+    write = landlock.FSAccess.WRITE_FILE | landlock.FSAccess.TRUNCATE
+    try:
+        rules = landlock.Ruleset(write)
+        for path in ("/dev/null", str(writable), *cuda_devices()):
+            rules.allow(path, rules=write)
+        rules.apply()
+    except (landlock.LandlockError, OSError):
+        return False
+    return True
+
+
+def driver_files() -> list[str]:
+    """The files of NVIDIA's driver that a process which has loaded it may load later."""
+    with open("/proc/self/maps") as maps:
+        folders = {os.path.dirname(line.split()[-1]) for line in maps if "/libcuda.so" in line}
+    return [
+        str(path)
+        for folder in sorted(folders)
+        for kind in ("cuda", "nvidia")
+        for path in Path(folder).glob(f"lib{kind}*")
+    ]
+
+
 def _allow(rules: landlock.Ruleset, path: str, rights: landlock.FSAccess) -> None:
     """Allow access below a path. The kernel refuses a rule that gives a file the rights of a folder."""
     rules.allow(path, rules=rights if os.path.isdir(path) else rights & _RIGHTS_OF_FILES)

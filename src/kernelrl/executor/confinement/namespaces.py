@@ -104,6 +104,22 @@ def show_only(paths: tuple[str, ...], scratch: Path, executable: Path | None, pr
     return True
 
 
+def execute_only(paths: tuple[str, ...]) -> bool:
+    """Have the kernel map no files executable but these, and those of these folders, in this mount namespace.
+
+    Returns whether it does.
+    """
+    try:
+        for path in paths:
+            _check(_LIBC.mount(os.fsencode(path), os.fsencode(path), None, _MS_BIND, None))
+        _set_mount(b"/", _AT_RECURSIVE, forbid=_MOUNT_ATTR_NOEXEC, allow=0)
+        for path in paths:
+            _set_mount(os.fsencode(path), 0, forbid=0, allow=_MOUNT_ATTR_NOEXEC)
+    except OSError:
+        return False
+    return True
+
+
 def enter_namespaces_of_a_profiler(scratch: Path, scratch_bytes: int) -> None:
     """Move this process to a network and to namespaces of its own, and its children to a process namespace.
 

@@ -20,11 +20,13 @@ from kernelrl.executor.confinement.files import (
     OF_THE_PROCESSOR,
     OF_TRITON,
     cuda_devices,
+    driver_files,
     library_paths,
     restrict_files,
+    restrict_writing,
     system_paths,
 )
-from kernelrl.executor.confinement.namespaces import enter_namespaces, mount_in_memory, show_only
+from kernelrl.executor.confinement.namespaces import enter_namespaces, execute_only, mount_in_memory, show_only
 from kernelrl.executor.confinement.system_calls import filter_candidate, filter_other
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -100,7 +102,7 @@ def confine(
             writes to counts, instead of address space.
         open_device: does, before system calls are filtered, what a GPU's driver needs sockets for. The threads that
             this starts are filtered too.
-        modules: for a candidate on the CPU, the folder of the modules that are built for it. It sees those and the
+        modules: for a candidate, the folder of the modules that are built for it. On the CPU it sees those and the
             libraries and no other file, writes to none, and has no clock. It must have one thread.
         sealed: of a candidate, whether only files of that folder can be mapped executable from now on, and memory that
             is not executable now can never become so.
@@ -114,7 +116,10 @@ def confine(
     files, timeless, alone = system_paths(), False, False
     if in_namespaces:
         layers.append("namespaces")
-    if modules is not None:
+    if modules is not None and cuda:
+        if in_namespaces and execute_only((str(modules), *driver_files())):
+            layers.append("noexec")
+    elif modules is not None:
         timeless = close_clocks()
         files = (*library_paths(), *filter(os.path.exists, OF_THE_PROCESSOR))
         alone = in_namespaces and show_only((*files, *readable), scratch, modules if sealed else None)
@@ -122,11 +127,14 @@ def confine(
             layers.append("noexec")
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _drop_capabilities()
-    if restrict_files((*files, *readable), scratch if modules is None else None, may_exec, cuda):
-        layers.append("landlock")
+    restricted = restrict_files((*files, *readable), scratch if modules is None or cuda else None, may_exec, cuda)
     if open_device is not None:
         open_device()
-    if filtered and (filter_other(may_exec) if modules is None else filter_candidate(sealed, timeless)):
+    if restricted and (modules is None or not cuda or restrict_writing(scratch)):
+        layers.append("landlock")
+    if filtered and (
+        filter_other(may_exec, modules is not None) if modules is None or cuda else filter_candidate(sealed, timeless)
+    ):
         layers.append("seccomp")
         if timeless and alone:
             layers.append("clock")

@@ -123,11 +123,12 @@ def filter_candidate(sealed: bool, timeless: bool) -> bool:
     return True
 
 
-def filter_other(may_exec: bool) -> bool:
-    """Deny this process, which judges nobody, what no reference needs. Returns whether the filter holds.
+def filter_other(may_exec: bool, sealed: bool = False) -> bool:
+    """Deny this process, a reference's or a candidate's on a GPU, what neither needs. Returns whether the filter holds.
 
     Args:
         may_exec: allow child processes and programs, which a compiler needs.
+        sealed: memory that is not executable now can never become so.
     """
     if seccomp is None:
         return False
@@ -143,6 +144,8 @@ def filter_other(may_exec: bool) -> bool:
         if not may_exec:
             rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
         _deny_namespaces(rules, denied)
+        if sealed:
+            _deny_executable_memory(rules, denied)
         rules.load()
     except (RuntimeError, OSError):
         return False
@@ -199,6 +202,17 @@ def _deny_namespaces(rules: Any, denied: Any) -> None:
     for flag in _NAMESPACES:
         rules.add_rule(denied, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, flag, flag))
     rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
+
+
+def _deny_executable_memory(rules: Any, denied: Any) -> None:
+    """Deny what `_allow_memory` does not allow. By a key (`pkey_mprotect`) memory can become executable too."""
+    executable = seccomp.Arg(2, seccomp.MASKED_EQ, _PROT_EXEC, _PROT_EXEC)
+    rules.add_rule(denied, "mprotect", executable)
+    rules.add_rule(denied, "mmap", executable, seccomp.Arg(3, seccomp.MASKED_EQ, _MAP_ANONYMOUS, _MAP_ANONYMOUS))
+    written = _PROT_EXEC | _PROT_WRITE
+    rules.add_rule(denied, "mmap", seccomp.Arg(2, seccomp.MASKED_EQ, written, written))
+    for name in ("mremap", "pkey_mprotect", "remap_file_pages"):
+        _add_if_known(rules, denied, name)
 
 
 def _allow_by_argument(rules: Any, timeless: bool) -> None:

@@ -46,6 +46,9 @@ SIZES = (3, 40)
 """Edges of matrices: fewer elements than a vector register holds, and many more."""
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 """By number of dimensions: the memory format in which the channels are the last one."""
+CPU = torch.device("cpu")
+OFFSETS = (1, 2, 4, 8)
+"""Where a tensor may begin in its storage: a GPU's operators have code of its own for each width that this allows."""
 PARALLEL = 200
 """Edge of a matrix that is large enough for all threads to work on it (at 32,768 elements)."""
 
@@ -137,23 +140,26 @@ class Plumbing(nn.Module):
 
     Args:
         copies: see `Copies`.
+        device: where it works.
     """
 
     inputs: list[torch.Tensor]
     """What to do it with."""
 
-    def __init__(self, copies: Copies):
+    def __init__(self, copies: Copies, device: torch.device = CPU):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(5, 7))
-        self.register_buffer("count", torch.empty(2, dtype=torch.int64))
+        self.weight = nn.Parameter(torch.empty(5, 7, device=device))
+        self.register_buffer("count", torch.empty(2, dtype=torch.int64, device=device))
         self.copies = copies
+        self.device = device
         self.echo = tvm_ffi.convert(lambda *values: values[0])
 
     def forward(self, *arguments: torch.Tensor) -> list[torch.Tensor]:
         for how in (contextlib.nullcontext, torch.inference_mode):
-            with how():
+            with how(), working_on(self.device):
                 self._work()
-        return [torch.empty(3, 4), torch.zeros(()), torch.empty(0, 2), *arguments]
+        with working_on(self.device):
+            return [torch.empty(3, 4), torch.zeros(()), torch.empty(0, 2), *arguments]
 
     def _work(self) -> None:
         for tensor in self.inputs:
@@ -168,9 +174,15 @@ class Plumbing(nn.Module):
                 mistake()
 
 
-def all_inputs() -> list[torch.Tensor]:
+def working_on(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Make tensors there, unless another device is named."""
+    return contextlib.nullcontext() if device == CPU else device
+
+
+def all_inputs(device: torch.device = CPU) -> list[torch.Tensor]:
     """Tensors of every dtype and layout."""
-    return [tensor for size in SIZES for dtype in DTYPES for tensor in _layouts(dtype, size)]
+    with working_on(device):
+        return [tensor for size in SIZES for dtype in DTYPES for tensor in _layouts(dtype, size)]
 
 
 def _layouts(dtype: torch.dtype, size: int) -> Iterator[torch.Tensor]:
@@ -254,7 +266,7 @@ def _view(x: Any) -> None:
         x.to(x.dtype), x.to(x), x.to(x.device, x.dtype), x.to(device=x.device, dtype=x.dtype)
         x.type_as(x)
         x.cpu()
-        x.numpy() if x.dtype != torch.bfloat16 else None
+        x.numpy() if x.dtype != torch.bfloat16 and x.is_cpu else None
     if x.numel():
         x[(0,) * x.dim()].item()
         float(x[(0,) * x.dim()])
@@ -328,32 +340,38 @@ def _copy(x: Any, types: frozenset[torch.dtype]) -> None:
         x.to(dtype=dtype, copy=True, memory_format=torch.contiguous_format)
 
 
-def work_as_native_code(copies: Copies) -> None:
+def work_as_native_code(copies: Copies, device: torch.device = CPU) -> None:
     """C++ enters at the dispatcher's first keys, which Python's functions leave out."""
     native: Any = torch.ops.aten
-    x = torch.empty(3, 4)
+    x = torch.empty(3, 4, device=device)
     for make in (native.empty_like, native.zeros_like, native.ones_like):
         make(x), make(x, dtype=torch.bfloat16)
-    native.full_like(x, 1.0), native.full([3], 1.0), native.empty_strided([3, 4], [4, 1])
+    native.full_like(x, 1.0), native.full([3], 1.0, device=device), native.empty_strided([3, 4], [4, 1], device=device)
     for make in (native.empty, native.zeros, native.ones):
-        make([3, 4])
-    native.scalar_tensor(1.0), native.fill_(x, 1.0), native.select(x, 0, 0), native.expand_as(x[:1], x)
+        make([3, 4], device=device)
+    native.scalar_tensor(1.0, device=device), native.fill_(x, 1.0), native.select(x, 0, 0), native.expand_as(x[:1], x)
     native.squeeze(x), native.transpose(x, 0, 1), native.view(x, [-1]), native.reshape(x, [-1])
     if copies is not None:
         native.contiguous(x.t()), native.clone(x), native.copy_(x, x.t().reshape(3, 4)), native.reshape(x.t(), [-1])
         for dtype in DTYPES:
-            y = torch.zeros(3, 4, dtype=dtype)
+            y = torch.zeros(3, 4, dtype=dtype, device=device)
             for wanted in filter(partial(is_plain, copies, dtype), DTYPES):
                 native.to(y, wanted), native.to.dtype_layout(y, dtype=wanted), native.to(y, x.device, wanted)
-                native.to.other(y, torch.empty(3, 4, dtype=wanted))
+                native.to.other(y, torch.empty(3, 4, dtype=wanted, device=device))
 
 
-def work_in_parallel(copies: Copies) -> None:
+def work_in_parallel(copies: Copies, device: torch.device = CPU) -> None:
     """Fill and copy what is large enough for all threads. On busy cores each of these calls takes milliseconds."""
     ctypes.CDLL("libtorch_cpu.so")._ZN2at16init_num_threadsEv()  # as a module's first `at::parallel_for` does
     for dtype in DTYPES:
-        x = torch.full((PARALLEL, PARALLEL), 1, dtype=dtype)
+        x = torch.full((PARALLEL, PARALLEL), 1, dtype=dtype, device=device)
         torch.zeros_like(x)
+        for offset in OFFSETS if device != CPU else ():
+            flat = x.view(-1)[offset:]
+            flat.fill_(1), flat.zero_()
+            if copies is not None:
+                for wanted in filter(partial(is_plain, copies, dtype), DTYPES):
+                    flat.to(wanted), flat.clone().copy_(flat.to(wanted)), flat.copy_(flat.to(wanted))
         if copies is not None:
             x.clone(), x.t().contiguous(), x[:, ::2].contiguous(), x[:1].expand(PARALLEL, PARALLEL).contiguous()
             for wanted in filter(partial(is_plain, copies, dtype), DTYPES):

@@ -25,6 +25,7 @@ from kernelrl.executor.contest import exact as exactly
 from kernelrl.executor.contest.builds import route_builds
 from kernelrl.executor.contest.call_region import CallRegion
 from kernelrl.executor.contest.closed_pages import (
+    CPU,
     Helper,
     Plumbing,
     all_inputs,
@@ -407,22 +408,27 @@ class Contestant:
         copies = None if types is None else frozenset({torch.float32, *(getattr(torch, name) for name in types)})
 
         def work() -> None:
-            self.model = Plumbing(copies)  # here: the first call of an operator needs more than the later ones
-            self.model.inputs = all_inputs()
             if operators:
+                self.model = Plumbing(copies)  # here: the first call of an operator needs more than the later ones
+                self.model.inputs = all_inputs()
                 replay(operators, copies)
                 with OperatorRecord(self.note):
                     replay(operators, copies)
                 return
-            self.do_arrange({"tuple": []}, [])
-            self.do_run(recorded=True)
-            self.do_run()
-            work_as_native_code(copies)
-            work_in_parallel(copies)
-            self.model.inputs = []
-            self.do_run(recorded=True)
-            self.do_null()
-            self.do_state()
+            for device in [CPU] if self.gpu is None else [CPU, self.gpu.device]:
+                self.model = Plumbing(copies, device)
+                self.model.inputs = all_inputs(device)
+                self.do_arrange({"tuple": []}, [])
+                self.do_run(recorded=True)
+                self.do_run()
+                work_as_native_code(copies, device)
+                work_in_parallel(copies, device)
+                if self.gpu is not None:
+                    self.gpu.work(self.held[-1])
+                self.model.inputs = []
+                self.do_run(recorded=True)
+                self.do_null()
+                self.do_state()
             gc.collect()  # which may come at any time
 
         return {"functions": find_needed(self.helper, mappings, work)}

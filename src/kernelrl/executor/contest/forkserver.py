@@ -134,7 +134,8 @@ def _warm_up() -> None:
     torch.backends.cpu.get_cpu_capability()  # found in files that a candidate does not see
     for _ in range(REHEARSALS):
         rehearse()
-    for library in RUNTIME_OF_MODULES:
+    driver = () if "TRITON_INTERPRET" in os.environ else ("libcuda.so.1",)  # its files are found by it
+    for library in (*RUNTIME_OF_MODULES, *driver):
         with contextlib.suppress(OSError):  # it is not on every machine
             ctypes.CDLL(library)
 

@@ -40,7 +40,7 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
         spec: `scratch` (folder), `modules` (folder of what the builder makes for it), `helper` (file), `memory_bytes`,
             `file_bytes`, `threads`, `device` (`cpu` or `cuda`), `may_exec` for what needs a compiler, as Triton does on
             a GPU, `filtered` unless it is trusted text, `candidate` for untrusted text on the CPU, and `sealed` where
-            that may not have the library compute (see `confine`).
+            that, or C++ on a GPU, may not have the library compute (see `confine`).
     """
     tie_to_parent()
     name_process("contestant")
@@ -80,7 +80,7 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
         bounded=spec["filtered"],
         cuda=cuda,
         open_device=open_device if cuda else None,
-        modules=modules if spec["candidate"] else None,
+        modules=modules if spec["candidate"] or (cuda and spec["sealed"]) else None,
         sealed=spec["sealed"],
     )
     if torch.get_num_threads() != spec["threads"]:  # to set it starts threads that nobody uses, and that must stop too
@@ -89,7 +89,7 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
     served = Contestant(sock, scratch, gpu, note, helper)
     with torch.no_grad():
         served.rehearse()
-        if spec["candidate"]:
+        if spec["candidate"] or cuda:
             signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # instead of a handler of tvm-ffi's
             faulthandler.enable(all_threads=False)  # the log says in which line a process dies
             faulthandler.register(signal.SIGTRAP, all_threads=False, chain=True)

@@ -353,7 +353,7 @@ class Service:
             "may_exec": needs in ("jit", "compiler"),
             "filtered": needs != "compiler",
             "candidate": needs in ("nothing", "operators") and not self.on_gpu,
-            "sealed": needs == "nothing" and not self.on_gpu,
+            "sealed": needs == "nothing",
             "helper": self.helper,
         }
         forkserver = self.forkserver

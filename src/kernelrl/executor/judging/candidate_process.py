@@ -149,8 +149,10 @@ class CandidateProcess:
         assert self.closed is not None
         seen = self.library.explain(self.process, self.closed)
         assert seen is not None
-        if self.match.may_learn and self.library.learn(self.process, self.closed):
-            return PageLearnt()
+        if self.match.may_learn:
+            with self.cores.preparing(), self.cores.on_device():
+                if self.library.learn(self.process, self.closed):
+                    return PageLearnt()
         evidence, line = seen
         if sign := _SIGNS.get(evidence.partition("_")[0]):
             evidence += f" ({sign} of a tensor in Python: let the kernel do it)"

@@ -54,11 +54,18 @@ RUNTIME = re.compile(
 """Files whose code stays open: the interpreter, the runtime of C, C++ and OpenMP, and torch's bindings, which compute
 nothing by themselves, and libquadmath, which `printf` asks about every floating-point number once it is loaded. Code of
 every other file is closed but for the functions that are found to be needed."""
-GPU_LIBRARIES = re.compile(r"lib(cublas|cublasLt|cudnn\w*|cufft|cusparse\w*|cusolver\w*|nvrtc[\w-]*)\.so.*")
-"""On a GPU: files whose code is closed. It has not been tried on a GPU which pages of the others could be."""
+DRIVER = re.compile(r"lib(cuda|cudart|cudadebugger|cupti|nvidia[\w-]*|nvToolsExt|nvtx\w*|c10_cuda)(-[0-9a-f]+)?\.so.*")
+"""On a GPU: files whose code stays open too, the driver, and what launches kernels and measures them."""
+COMPUTING = re.compile(
+    r"lib(torch(_\w+)?|cublas\w*|cudnn\w*|cufft\w*|curand|cusolver\w*|cusparse\w*|nvrtc[\w.-]*|nvJitLink|npp\w*|nccl|"
+    r"nvshmem\w*|mkl\w*|\w*blas\w*|lapack\w*)(-[0-9a-f]+)?\.so.*"
+)
+"""On a GPU: files whose code is closed wherever they lie. Other code is closed there where it lies in a Python package:
+Triton's compiler needs more of the system than a candidate on a CPU does."""
 CONTEST = Path(__file__).parents[1] / "contest"
 TRIED = tuple(
-    "closed_pages.c closed_pages.py contestant.py operator_mode.py operator_record.py starting.py state.py".split()
+    "closed_pages.c closed_pages.py contestant.py gpu.py operator_mode.py operator_record.py starting.py "
+    "state.py".split()
 )
 """Files there that say what a process is prepared by and may do, for which functions stay open."""
 TIMEOUT_S, LEARNING_S = 120.0, 10.0
@@ -110,17 +117,19 @@ def closable(mapping: Mapping, open_folders: tuple[str, ...], on_gpu: bool) -> b
         open_folders: files below them stay open.
     """
     name = os.path.basename(mapping.path)
-    if on_gpu:
-        return GPU_LIBRARIES.fullmatch(name) is not None
     if mapping.path in ("[vdso]", "[vsyscall]") or mapping.path.startswith(open_folders):
+        return False
+    if on_gpu and (DRIVER.fullmatch(name) or not (_is_of_a_package(mapping.path) or COMPUTING.fullmatch(name))):
         return False
     return RUNTIME.fullmatch(name) is None
 
 
+def _is_of_a_package(path: str) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(path).parts)
+
+
 Functions = dict[str, list[list[int]]]
 """By file, where functions start and end in it, sorted."""
-NONE: Functions = {}
-"""What stays open on a GPU, where whole libraries are closed."""
 
 
 @dataclass(frozen=True)
@@ -234,11 +243,11 @@ class ClosedLibrary:
         self._finding = threading.Lock()
         self._needed: dict[Allowed, Functions] = {}
         self._open: dict[Allowed, OpenCode] = {}
-        if on_gpu or "pages" in allow_missing:
+        if "pages" in allow_missing:
             return
         with start() as process:
             files = {each.path for each in self._closable(process, interpreted=False)}
-        self._path = cache / "pages" / f"{_digest(files)}.json"
+        self._path = cache / "pages" / f"{_digest(files, on_gpu)}.json"
         if self._path.exists():
             self._needed = json.loads(self._path.read_text())
             return
@@ -271,26 +280,27 @@ class ClosedLibrary:
         return Closed(allowed, mappings, open_code.needed)
 
     def _open_code(self, allowed: Allowed) -> OpenCode:
-        if allowed not in self._needed and not self._on_gpu:  # else nobody waits for who is finding others
+        if allowed not in self._needed:  # else nobody waits for who is finding others
             with self._finding:
                 if allowed not in self._needed:
                     self._add(allowed, self._find(allowed, []))
         with self._lock:
-            known, needed = self._open.get(allowed), self._needed.get(allowed, NONE)
+            known, needed = self._open.get(allowed), self._needed[allowed]
             if known is None or known.needed is not needed:
                 known = self._open[allowed] = OpenCode.write(self._scratch, needed)
             return known
 
     def _closable(self, process: Process, interpreted: bool) -> list[Mapping]:
-        own = f"{process.modules.resolve()}/", f"{os.path.dirname(process.helper)}/"
-        folders = (*open_folders(), *own, *(numpy_folders() if interpreted else ()))
+        folder = process.modules.parent if self._on_gpu else process.modules  # Triton's compiler writes beside them
+        own = f"{folder.resolve()}/", f"{os.path.dirname(process.helper)}/"
+        of_triton = triton_folders() if interpreted or self._on_gpu else ()
+        folders = (*open_folders(), *own, *of_triton, *(numpy_folders() if interpreted else ()))
         return [each for each in executable_mappings(process.pid) if closable(each, folders, self._on_gpu)]
 
     def learn(self, process: Process, closed: Closed) -> bool:
         """After a process has died in a closed function: learn what the operators need that it is known to have called.
 
         They are called again in a process of the executor's own, with other values; only those that are allowed.
-        On a GPU, where no candidate needs any code of the libraries that are closed, there is nothing to learn.
 
         Returns:
             Whether the function that it died in is open from now on.
@@ -298,7 +308,7 @@ class ClosedLibrary:
         file, offset = _locate(closed.mappings, process.note.fault())
         noted = {json.dumps(each): each for each in process.note.operators()}
         operators = [each for each in noted.values() if each["name"] in _operators(closed.allowed)]
-        if self._on_gpu or file is None or not operators or _is_open(closed.needed, file, offset):
+        if file is None or not operators or _is_open(closed.needed, file, offset):
             return False
         try:
             operators = operators[-MAX_OPERATORS:]
@@ -402,18 +412,25 @@ def open_folders() -> tuple[str, ...]:
 
 @cache
 def numpy_folders() -> tuple[str, ...]:
-    """Folders of what Triton's interpreter computes with: NumPy's arrays, BLAS for `tl.dot`, and Triton's own."""
+    """Folders of what Triton's interpreter computes with: NumPy's arrays, and BLAS for `tl.dot`."""
     folder = Path(numpy.__file__).resolve().parent
-    return f"{folder}/_core/", f"{folder}.libs/", f"{Path(triton.__file__).resolve().parent}/"
+    return f"{folder}/_core/", f"{folder}.libs/"
 
 
-def _digest(files: Iterable[str]) -> str:
+@cache
+def triton_folders() -> tuple[str, ...]:
+    """Folders of Triton's own code, interpreter and compiler."""
+    return (f"{Path(triton.__file__).resolve().parent}/",)
+
+
+def _digest(files: Iterable[str], on_gpu: bool) -> str:
     """Of what the needed functions depend on: the files, the processor for which torch chooses code, what is tried."""
     tried = [(CONTEST / name).read_text() for name in TRIED]
     parts = (
         sorted((file, elf.build_id(file)) for file in files),
         torch.backends.cpu.get_cpu_capability(),
         machine.native_target(),
+        machine.gpu_arch() if on_gpu else None,
         tried,
         _FORMAT,
     )

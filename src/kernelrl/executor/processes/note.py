@@ -127,7 +127,7 @@ def _describe(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             return None
-        return {"tensor": [str(value.dtype), list(value.shape), list(value.stride())]}
+        return {"tensor": [str(value.dtype), list(value.shape), list(value.stride()), value.device.type]}
     if isinstance(value, list | tuple):
         return [_describe(item) for item in value]
     if isinstance(value, torch.device):
@@ -152,9 +152,13 @@ def argument_of(form: Any) -> Any:
     ((kind, value),) = form.items()
     match kind:
         case "tensor":
-            dtype, shape, stride = value
-            return torch.empty_strided(shape, stride, dtype=NAMED[dtype]).zero_()
+            dtype, shape, stride, device = value
+            return torch.empty_strided(shape, stride, dtype=NAMED[dtype], device=_device(device)).zero_()
         case "device":
-            return torch.device("cpu")
+            return _device(value)
         case _:
             return NAMED[value]
+
+
+def _device(name: str) -> torch.device:
+    return torch.device("cuda" if name.startswith("cuda") else "cpu")
