@@ -13,6 +13,7 @@ import mmap
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -414,6 +415,8 @@ class Contestant:
                 replay(operators, copies)
                 with OperatorRecord(self.note):
                     replay(operators, copies)
+                    if self.gpu is not None:
+                        library_share(lambda: replay(operators, copies))
                 return
             for device in [CPU] if self.gpu is None else [CPU, self.gpu.device]:
                 self.model = Plumbing(copies, device)
@@ -425,6 +428,9 @@ class Contestant:
                 work_in_parallel(copies, device)
                 if self.gpu is not None:
                     self.gpu.work(self.held[-1])
+                    self.model.inputs = [each for each in self.model.inputs if each.dtype == torch.float32]
+                    self.do_run(recorded=True, profiled=True)
+                    library_share(partial(work_as_native_code, copies, device))
                 self.model.inputs = []
                 self.do_run(recorded=True)
                 self.do_null()
