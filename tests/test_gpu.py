@@ -82,6 +82,83 @@ def test_without_the_filter_for_all_threads_a_driver_s_could_be_used(tmp_path: P
     }
 
 
+SEALED = """
+import ctypes, mmap, os, sys
+from pathlib import Path
+from kernelrl.executor.confinement import namespaces, sandbox
+{switch}
+namespaces.leave_network()
+scratch, modules = map(Path, sys.argv[1:])
+code = b"\\xc3".ljust(4096, b"\\0")
+(modules / "module").write_bytes(code)
+
+def attempt(name, action):
+    try:
+        action()
+    except OSError:
+        return
+    print("could", name)
+
+def write_own_memory():
+    with open("/proc/thread-self/mem", "rb+", buffering=0) as memory:
+        memory.seek(ctypes.addressof(writable))
+        memory.write(b"x")
+
+def make_executable():
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(ctypes.addressof(writable)), 4096, 5):
+        raise OSError
+
+def execute(path):
+    mmap.mmap(os.open(path, os.O_RDONLY), 4096, flags=mmap.MAP_PRIVATE, prot=5)
+
+def copied():
+    (scratch / "code").write_bytes(code)
+    execute(scratch / "code")
+
+anonymous = mmap.mmap(-1, 4096)
+writable = ctypes.c_char.from_buffer(anonymous)
+limits = sandbox.Limits(1 << 40, 1 << 20)
+driver = lambda: attempt("write its own memory before", write_own_memory)
+layers = sandbox.confine(scratch, limits, (str(modules),), cuda=True, open_device=driver, modules=modules)
+print("layers", *layers)
+attempt("write its own memory", write_own_memory)
+attempt("map a module", lambda: execute(modules / "module"))
+attempt("map a library", lambda: execute("/bin/sh"))
+attempt("map what it has written", copied)
+attempt("have executable memory", lambda: mmap.mmap(-1, 4096, prot=7))
+attempt("make memory executable", make_executable)
+"""
+"""What the process of a CUDA kernel can do."""
+
+
+@pytest.mark.parametrize(
+    ("switch", "lost", "possible"),
+    [
+        ("", set(), set()),
+        ("sandbox.execute_only = lambda paths: False", {"noexec"}, {"map a library", "map what it has written"}),
+        ("sandbox.restrict_writing = lambda folder: False", {"landlock"}, {"write its own memory"}),
+        (
+            "sandbox.filter_other = lambda may_exec, sealed: False",
+            {"seccomp"},
+            {"have executable memory", "make memory executable"},
+        ),
+    ],
+)
+def test_each_layer_is_what_forbids_a_cuda_kernel(
+    tmp_path: Path, switch: str, lost: set[str], possible: set[str]
+) -> None:
+    folders = [tmp_path / name for name in ("scratch", "modules")]
+    for folder in folders:
+        folder.mkdir()
+    command = [sys.executable, "-c", SEALED.replace("{switch}", switch), *map(str, folders)]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    lines = finished.stdout.splitlines()
+    layers = next((set(line.split()[1:]) for line in lines if line.startswith("layers")), set())
+    assert layers == {"namespaces", "noexec", "landlock", "seccomp"} - lost, finished.stderr
+    could = {line.removeprefix("could ") for line in lines if line.startswith("could ")}
+    assert could == {"write its own memory before", "map a module"} | possible
+
+
 def test_drivers_and_compilers_are_found_by_the_variables_that_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere/lib64")
     monkeypatch.setenv("CUDA_HOME", "/somewhere/cuda")

@@ -125,7 +125,7 @@ def library_share(run: Any) -> tuple[Any, float | None]:
     A kernel that an operator of PyTorch launched is the library's; any other is the candidate's.
     """
     assert _synchronize is not None
-    with profile(use_device="cuda") as recorded:
+    with profile(use_device="cuda", use_kineto=True) as recorded:
         outputs = run()
         _synchronize()
     events = recorded.kineto_results.events()
