@@ -8,21 +8,20 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from kernelrl.errors import TaskError
-from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution, ExecutorSettings
 from kernelrl.executor.contest.distributions import NOT_FINITE, RARE
 from kernelrl.executor.judging import compare
-from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping, view
+from kernelrl.executor.judging.arena import Case, Draw, Shape
 from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
+from kernelrl.executor.judging.cases import Cases
 from kernelrl.executor.judging.demand import Demand, find_demand
-from kernelrl.executor.judging.expectations import befores, check_dependence, expect
+from kernelrl.executor.judging.expectations import check_dependence
 from kernelrl.executor.judging.habits import find_not_finite, learn_habits
 from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import (
@@ -32,7 +31,6 @@ from kernelrl.executor.judging.latitude import (
     find_slopes,
     find_twins,
     find_variation,
-    narrow,
 )
 from kernelrl.executor.judging.other_numbers import choose
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
@@ -48,12 +46,9 @@ _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 _DRAWN_AGAIN_FROM = 1 << 18
 """So have the inputs of a trial that are drawn once more, beyond those of timed calls."""
-MOST_OPEN = 0.25
-"""Share of an output that may be NaN or infinite on finite hidden inputs where it is not on the task's own."""
 DRAWS = 2
 """How often something rare, or not finite, is drawn until the reference bears it."""
 
-Made = TypeVar("Made")
 BEHIND = mmap.PAGESIZE
 """Memory behind the inputs: what reads there is left to the second look, and not to what happens to lie there."""
 
@@ -87,21 +82,26 @@ class Reference:
         self.settings = settings
         self._cores = cores
         self.seeds = Seeds(task, settings, secret)
-        self._cases: dict[Draw, Case | None] = {}
-        self._settled: dict[Draw, list[compare.Expected] | None] = {}
         self._start = start
         self._borne: list[Distribution] = []  # of those that are rare
-        self._unborne: set[str] = set()  # as timed calls have shown
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
-        self.shapes: list[Shape] = []
         self._sizes_are_old = self._numbers_are_old = False
         self._checked: list[Case] = []
-        self.has_parameters = self.parameters_vary = False
+        self.has_parameters = False
         self.process = process
         self._own = ReferenceProcess(task, self.process, cores, settings)
         self._images = Images(self._own, self.seeds)
         self._load()
+
+    @property
+    def parameters_vary(self) -> bool:
+        """Whether calls have hidden parameters."""
+        return self.parameters.vary
+
+    @property
+    def _shapes(self) -> list[Shape]:
+        return self._cases.shapes
 
     def _load(self) -> None:
         own, images, settings = self._own, self._images, self.settings
@@ -112,6 +112,7 @@ class Reference:
         self.construction_s = loading()
         self.init = {"init": loaded["init"], "init_tensors": loaded["init_tensors"], "seed": seed}
         self.parameters = ReferenceParameters(own, self.seeds, loaded["parameters"])
+        self._cases = Cases(own, images, self.parameters)
         registered = {each["dtype"] for each in loaded["parameters"]["tensors"]}
         self.dtypes = {dtype for dtype in registered if "float" in dtype}
         hidden_bytes = max(self._bytes_of_hidden_sizes())
@@ -140,12 +141,14 @@ class Reference:
                 self.habits.may_split_not_finite,
             )
             self.parameters.learn(self.habits.thresholds)
-        self.parameters_vary = self._try_parameters(attempts)
+        self.parameters.vary = self._try_parameters(attempts)
         if settings.oracle != "native":
             self._vary_numbers()
 
     def _attempts(self) -> Attempts:
-        return Attempts(self.process, self._make_case, self._run)  # not kept: it would keep this from being freed
+        return Attempts(
+            self.process, self._cases.make, self._cases.run
+        )  # not kept: it would keep this from being freed
 
     def _bytes_of_hidden_sizes(self) -> Iterator[int]:
         """What inputs of hidden sizes take in the arena, those that will be drawn later among them."""
@@ -163,13 +166,15 @@ class Reference:
         own = self._own
         before = own.ask({"do": "state"})["state"]
         native = own.call(layout, image, filled=True, recorded=True, compared=True)
-        self.shapes = [self._shape_of({}, layout, native)]
+        self._cases.shapes = [self._cases.shape_of({}, layout, native)]
         own.arena.outputs(native, own.ask)
-        self._changes = own.arena.changed(image, layout)  # on other inputs some may stay, where a step is below a unit
+        self._cases.changes = own.arena.changed(image, layout)
         self._check_changes(native)
         self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
         own.masks_by_number = native["thresholds"]["masks_by_number"]
-        self.habits = learn_habits(own, before, native, layout, image, self.parameters.buffers_vary)
+        self.habits = self._cases.habits = learn_habits(
+            own, before, native, layout, image, self.parameters.buffers_vary
+        )
         own.eliminates = self.habits.eliminates
         own.writes = native["thresholds"]["writes"]
 
@@ -180,7 +185,8 @@ class Reference:
                 f"task {self.task.id}: forward() leaves something in a list or a dictionary among its inputs that it "
                 "does not return; only changes of tensors are seen, so it must be written into one, or be returned"
             )
-        if self._changes and self._own.ask({"do": "shared", "numbers": self._changes})["shared"]:
+        changes = self._cases.changes
+        if changes and self._own.ask({"do": "shared", "numbers": changes})["shared"]:
             raise TaskError(
                 f"task {self.task.id}: forward() changes an input that shares memory with another one; "
                 "candidates get them apart from each other, so get_inputs() must return a copy of one"
@@ -192,7 +198,8 @@ class Reference:
         own, images = self._own, self._images
         self.parameters.take(0)
         hidden = self.seeds.hidden_sizes()
-        self.shapes += self.shapes[:1] * (1 + len(hidden) - len(self.shapes))
+        shapes = self._shapes
+        shapes += shapes[:1] * (1 + len(hidden) - len(shapes))
         fault: TaskError | None = None
         for index, sizes in enumerate(hidden, start=1):
             try:
@@ -201,34 +208,27 @@ class Reference:
                 if layout["size"] > self.arena_bytes - BEHIND:
                     continue
                 native = own.call(layout, images.of(layout, drawn), filled=True)
-                self.shapes[index] = self._shape_of(sizes, layout, native)
+                shapes[index] = self._cases.shape_of(sizes, layout, native)
                 own.arena.outputs(native, own.ask)
             except TaskError as error:
                 if not self.process.alive:
                     raise
                 fault = error
-        if fault is not None and not any(shape.sizes for shape in self.shapes):
+        if fault is not None and not any(shape.sizes for shape in shapes):
             raise fault
-
-    def _shape_of(self, sizes: dict[str, int], layout: dict[str, Any], native: dict[str, Any]) -> Shape:
-        """The shape of inputs with which the call has just given that answer."""
-        outputs = native["tensors"]
-        self._check_outputs(outputs)
-        fresh = [self._own.arena.is_of_the_call(described) for described in outputs]
-        return Shape(sizes, layout, trees.normalised(native["done"]), outputs, fresh, overlapping(outputs))
 
     def _vary_numbers(self) -> None:
         """Add calls with other numbers where the task passes some beside its tensors, as the reference bears them."""
         attempts, self._numbers_are_old = self._attempts(), False
-        self.shapes = [shape for shape in self.shapes if not shape.numbers_vary]
-        shown = self.shapes[0]
+        shapes = self._cases.shapes = [shape for shape in self._shapes if not shape.numbers_vary]
+        shown = shapes[0]
 
         def bears(form: Any) -> bool:
-            self.shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
-            draw = Draw(0, shape=len(self.shapes) - 1)
+            shapes.append(replace(shown, layout=shown.layout | {"form": form}, numbers_vary=True))
+            draw = Draw(0, shape=len(shapes) - 1)
             if attempts.runs(draw, self.habits.not_finite) and attempts.bears(draw):
                 return True
-            self.shapes.pop()
+            shapes.pop()
             return False
 
         choose(shown.layout["form"], self.task.source, random.Random(self.seeds.of(Draw(0), "numbers")), bears)
@@ -251,7 +251,7 @@ class Reference:
         def bears() -> bool:
             case = attempts.telling_case(draw)
             if case is not None:
-                self._cases[draw] = case
+                self._cases.keep(draw, case)
             return case is not None
 
         runs = partial(attempts.runs, draw, self.habits.not_finite)
@@ -264,17 +264,8 @@ class Reference:
         find_slopes(self.parameters, bears_number)
         find_seldom(self.parameters, bears_number)
         if self.parameters.slopes != "none":
-            del self._cases[draw]
+            self._cases.drop(draw)
         return True
-
-    def _check_outputs(self, native: list[dict[str, Any]]) -> None:
-        if not native and not self.shapes:
-            raise TaskError(f"task {self.task.id}: forward returns no tensor")
-        for described in native:
-            if described["stride"] is None or described["dtype"] not in trees.DTYPES:
-                raise TaskError(
-                    f"task {self.task.id}: outputs of {described['layout']} {described['dtype']} cannot be compared"
-                )
 
     def checked_cases(self, packed: frozenset[int]) -> list[Case]:
         """What is checked before timing, draws of no use left out. The caller holds `lock`.
@@ -287,9 +278,9 @@ class Reference:
             self._draw_sizes()
         if self._numbers_are_old:
             self._vary_numbers()
-        checked, redrawn = self._number(CHECKED, packed), self._number(REDRAWN, packed)
+        checked, redrawn = self.parameters.number(CHECKED, packed), self.parameters.number(REDRAWN, packed)
         cases = [self._trial(index, checked) for index in range(settings.trials)]
-        planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self.shapes))]
+        planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self._shapes))]
         planned += [
             Draw(index, name, parameters=redrawn)
             for index, name in enumerate(settings.distributions)
@@ -315,16 +306,16 @@ class Reference:
             name = self._rare[(index - 1) % len(self._rare)]
             if (case := self._case_of_some(Draw(index, name, parameters=parameters))) is not None:
                 return case
-        case = self.case(Draw(index, parameters=parameters))
+        case = self._cases.of(Draw(index, parameters=parameters))
         assert case is not None  # the task's own distribution always applies
         return case
 
     def _case_of_some(self, draw: Draw) -> Case | None:
         """The case of a draw: of another one, if the reference does not bear this one of something rare."""
-        case = self.case(draw)
+        case = self._cases.of(draw)
         if case is None and draw.distribution in (*RARE, *NOT_FINITE) and self.habits.bears(draw.distribution):
             others = (replace(draw, index=draw.index + again * _DRAWN_AGAIN_FROM) for again in range(1, DRAWS))
-            case = next((case for each in others if (case := self.case(each)) is not None), None)
+            case = next((case for each in others if (case := self._cases.of(each)) is not None), None)
         return case
 
     def first_cases(self, hidden: bool) -> list[Case]:
@@ -332,33 +323,29 @@ class Reference:
 
         The caller holds `lock`.
         """
-        draws = [Draw(0, shape=index, parameters=self._number(CHECKED)) for index in range(len(self.shapes))]
-        cases = [case for draw in draws if (case := self.case(draw)) is not None]
+        draws = [Draw(0, shape=index, parameters=self.parameters.number(CHECKED)) for index in range(len(self._shapes))]
+        cases = [case for draw in draws if (case := self._cases.of(draw)) is not None]
         return cases + [case for case in self._checked if hidden and case.draw.distribution != "task"]
 
     def renew(self) -> None:
         """From now on draw other inputs: whoever has seen a verdict on the last ones does not meet them again."""
         if self.seeds.renew():
-            self._cases.clear()
-            self._settled.clear()
-            self._unborne.clear()
+            self._cases.forget()
             self._checked = []
             self._sizes_are_old = bool(self.seeds.largest_sizes)
-            self._numbers_are_old = "float" in repr(self.shapes[0].layout["form"])
+            self._numbers_are_old = "float" in repr(self._shapes[0].layout["form"])
             self._images.forget()
             self.parameters.forget()
 
     def timed_case(self, index: int, packed: frozenset[int]) -> Case:
         """Inputs for a timed call, with parameters that no checked run has seen. The caller holds `lock`."""
         parameters = self.timed_parameters(packed)
-        bearable = [None, *(name for name in self._borne if name not in self._unborne)]
+        bearable = [None, *(name for name in self._borne if name not in self._cases.unborne)]
         if name := random.Random(self.seeds.of(Draw(index), "rare")).choice(bearable):
-            case = self._provisional_if_borne(Draw(index, name, parameters=parameters))
+            case = self._cases.provisional_if_borne(Draw(index, name, parameters=parameters))
             if case is not None and find_not_finite([near.native for near in case.near]) <= self.habits.not_finite:
                 return case
-        case = self._firmly(self._provisional, Draw(index, parameters=parameters))
-        assert case is not None
-        return case
+        return self._cases.provisional(Draw(index, parameters=parameters))
 
     @property
     def bears_rare(self) -> bool:
@@ -371,234 +358,38 @@ class Reference:
         None: the reference does not run on them.
         """
         draw = Draw(_TIMED_FROM + index, distribution, parameters=self.timed_parameters(packed))
-        return self._provisional_if_borne(draw)
-
-    def _provisional_if_borne(self, draw: Draw) -> Case | None:
-        try:
-            return self._firmly(self._provisional, draw)
-        except TaskError:
-            if not self.process.alive:
-                raise
-            return None
-
-    def _provisional(self, draw: Draw) -> Case | None:
-        """A case that is held against the reference's own outputs at first.
-
-        To compute them in float64, with what rounding does to them, takes several times as long, and is left until a
-        candidate's differ (see `settle`).
-        """
-        case = self._cases.get(draw)
-        if case is None and (run := self._run(draw)) is not None:
-            case, outputs = run
-            selected = self._selected_of(case, outputs)
-            before = befores(case, outputs)
-            near = [compare.Near.to(*each) for each in zip(outputs, repeat(self.task), selected, before, strict=False)]
-            case = replace(case, near=near)
-            self._cases[draw] = case
-        return case
-
-    def _selected_of(self, case: Case, outputs: list[torch.Tensor], otherwise: bool = False) -> list[bool]:
-        """Of each output: of the first inputs that are checked, the reference gives it without any rounding.
-
-        Args:
-            case: the inputs of which the outputs are.
-            outputs: behind them is what the reference has made of inputs.
-            otherwise: what is said of those, and of outputs that the first inputs do not have.
-        """
-        first = self.case(Draw(0, parameters=self._number(CHECKED)))
-        assert first is not None and first.expected is not None
-        same = case.shape.form == first.shape.form
-        known = [expected.selected for expected in first.expected[: len(first.outputs)]] if same else []
-        return known + [otherwise] * (len(outputs) - len(known))
+        return self._cases.provisional_if_borne(draw)
 
     def timed_parameters(self, packed: frozenset[int]) -> int:
         """Number of the parameters of timed calls."""
-        return self._number(TIMED, packed)
-
-    def settle(self, case: Case) -> list[compare.Expected] | None:
-        """The bounds by which outputs are right or wrong. The caller holds `lock`.
-
-        None: the inputs are hidden ones on which the reference is not reliable.
-
-        Raises:
-            TaskError: the reference's outputs are not always the same.
-        """
-        if case.draw in self._settled:
-            return self._settled[case.draw]
-        is_tasks_own = case.draw.distribution == "task"
-        try:
-            made, reliable = self._make_case(case.draw, case)
-        except TaskError:
-            if is_tasks_own or not self.process.alive:
-                raise
-            made, reliable = None, False
-        expected = made.expected if made is not None and (reliable or is_tasks_own) else None
-        if expected is None:  # of what is rare no further calls: what is not checked must be few of those that count
-            self._unborne.add(case.draw.distribution)
-        if expected is not None and not compare.all_accepted(expected, [near.native for near in case.near]):
-            raise TaskError(f"task {self.task.id}: the reference gives different outputs for the same inputs")
-        self._settled[case.draw] = expected
-        return expected
-
-    def _number(self, purpose: int, packed: frozenset[int] = frozenset()) -> int:
-        return self.parameters.of_packed(purpose, packed) if self.parameters_vary else 0
+        return self.parameters.number(TIMED, packed)
 
     def case(self, draw: Draw) -> Case | None:
-        """The case of that draw, made at its first use; None: the reference itself is not reliable on it.
+        """See `Cases.of`. The caller holds `lock`."""
+        return self._cases.of(draw)
 
-        The caller holds `lock`.
-        """
-        if draw not in self._cases:
-            hidden = draw.distribution != "task"
-            self._cases[draw] = self._reliable_case(draw) if hidden else self._firmly(self._make_case, draw)[0]
-        return self._cases[draw]
-
-    def _firmly(self, make: Callable[[Draw], Made], draw: Draw) -> Made:
-        """What is made of a draw, with the task's own constants where the reference fails with others.
-
-        That it bears these has been seen of one draw, and not of all.
-        """
-        try:
-            return make(draw)
-        except TaskError:
-            if not self.process.alive or draw in self._images.firm or not any(self._images.loose):
-                raise
-            self._images.firm.add(draw)
-            return make(draw)
-
-    def _reliable_case(self, draw: Draw) -> Case | None:
-        """A case on which the reference may fail or be unreliable; None: it does, or is."""
-        tried: dict[str, tuple[Case | None, bool]] = {}
-
-        def made() -> tuple[Case | None, bool]:
-            holding = repr(self._images.further(draw.distribution))
-            if holding not in tried:
-                tried[holding] = self._try_case(draw)
-            return tried[holding]
-
-        def attempt() -> Case | None:
-            case, reliable = made()
-            return case if reliable else None
-
-        if attempt() is None and self._images.varies_constants(draw):
-            self._images.firm.add(draw)
-            case, reliable = self._try_case(draw)
-            if reliable:
-                return case
-            self._images.firm.remove(draw)
-        if attempt() is None and (self._images.may_be_split or self._images.further(draw.distribution)):
-            assert draw.distribution != "task"
-            narrow(self._images, draw.distribution, lambda: attempt() is not None)
-        return attempt() or self._partly_open(made()[0])
-
-    def _partly_open(self, case: Case | None) -> Case | None:
-        """A case of which some outputs are reliable, but for some elements that are NaN or infinite; None: none is.
-
-        Of the others, and of these elements, any value is right.
-        """
-        expected = [] if case is None or case.expected is None else case.expected
-        holds = [item.reliable and item.open_share <= MOST_OPEN for item in expected]
-        if case is None or not any(holds) or not self._may_be_open([item.low for item in expected]):
-            return None
-        pairs = zip(expected, holds, strict=True)
-        return replace(case, expected=[item if each else item.opened() for item, each in pairs])
-
-    def _try_case(self, draw: Draw) -> tuple[Case | None, bool]:
-        """What `_make_case` gives; no case, where the reference fails."""
-        try:
-            return self._firmly(self._make_case, draw)
-        except TaskError:
-            if not self.process.alive:
-                raise
-            return None, False
-
-    def _make_case(self, draw: Draw, drawn: Case | None = None) -> tuple[Case | None, bool]:
-        """A case, and whether the reference in its own precision is well within its bounds.
-
-        It is not where it makes much NaN or infinity of the draw, and none of the task's own inputs; nor where a system
-        of the draw is so nearly singular that an output is little but rounding, and none of these.
-
-        Args:
-            draw: of the inputs.
-            drawn: has the inputs, where they were drawn before.
-        """
-        hidden = draw.distribution != "task"
-        first = self.case(Draw(0, parameters=self._number(CHECKED))) if hidden else None  # it may take other parameters
-        if (run := self._run(draw, drawn)) is None:
-            return None, False
-        case, outputs = run
-        as_usual = find_not_finite(outputs) <= self.habits.not_finite
-        unusual = hidden and not as_usual
-        if unusual and (not self._may_be_open(outputs) or find_not_finite(self._inputs_of(case))):
-            return None, False
-        selected = self._selected_of(case, outputs, otherwise=True) if hidden else [True] * len(outputs)
-        expected = expect(self._own, case, outputs, [not each for each in selected], unusual)
-        usual = first.expected if first is not None and first.expected else expected
-        for number, (item, other) in enumerate(zip(expected, usual, strict=False)):
-            if item.is_rounding and not other.is_rounding:
-                expected[number] = replace(item, reliable=False)
-        reliable = all(item.reliable and not item.open_share for item in expected)
-        return replace(case, expected=expected), reliable and (as_usual or hidden)
-
-    @staticmethod
-    def _may_be_open(outputs: list[torch.Tensor]) -> bool:
-        """Whether NaN and infinity may be open: integers and booleans may have been made of them."""
-        return all(output.is_floating_point() for output in outputs)
-
-    @staticmethod
-    def _inputs_of(case: Case) -> list[torch.Tensor]:
-        tensors = (view(case.image, place) for place in case.shape.layout["tensors"] if place["bytes"])
-        return [tensor for tensor in tensors if tensor.is_floating_point()]
-
-    def _run(self, draw: Draw, drawn: Case | None = None) -> tuple[Case, list[torch.Tensor]] | None:
-        """Inputs (see `_make_case`), and the reference's outputs on them, with what it makes of those that it changes.
-
-        None: the distribution does not apply to this task.
-        """
-        own = self._own
-        inputs = None
-        if drawn is not None:
-            inputs = drawn.image, drawn.shape
-        elif self.habits.bears(draw.distribution):
-            inputs = self._images.draw(draw, self.shapes[draw.shape])
-        if inputs is None:
-            return None
-        image, shape = inputs
-        self.parameters.take(draw.parameters)
-        native = own.call(shape.layout, image)
-        other_numbers = shape.layout["form"] != self.shapes[draw.shape].layout["form"]
-        other_form = trees.normalised(native["done"]) != shape.form
-        if other_numbers or other_form:  # what forward returns, or a text there, depends on them
-            shape = self._shape_of(shape.sizes, shape.layout, native)
-        outputs = own.outputs(native)
-        is_new_of_task = drawn is None and draw.distribution == "task" and self._images.varies_constants(draw)
-        if is_new_of_task and not find_not_finite(outputs) <= self.habits.not_finite:
-            raise TaskError(f"task {self.task.id}: forward makes NaN or infinity where its constants vary")
-        changed = sorted({*self._changes, *own.arena.changed(image, shape.layout)})
-        after = own.arena.inputs(shape.layout) if changed else []
-        case = Case(draw, shape, image, native["tensors"], [], changed, None)
-        return case, outputs + [after[index] for index in changed]
+    def settle(self, case: Case) -> list[compare.Expected] | None:
+        """See `Cases.settle`. The caller holds `lock`."""
+        return self._cases.settle(case)
 
     @property
     def num_bytes(self) -> int:
         """Memory that the cases hold."""
-        cases = sum(case.num_bytes for case in list(self._cases.values()) if case is not None)
-        settled = sum(item.num_bytes for each in list(self._settled.values()) for item in each or ())
-        return cases + settled + self.parameters.num_bytes
+        return self._cases.num_bytes + self.parameters.num_bytes
 
     def demand(self) -> Demand:
         """What every program must read, write and compute in a call. The caller holds `lock`."""
         habits = self.habits
         if self._images.draws_numbers:  # of which one call may be large and another one small
             return Demand(0, 0, 0)
-        return find_demand(self._own, self.shapes[0], self.seeds, self.parameters_vary, habits.changes_more)
+        return find_demand(self._own, self._shapes[0], self.seeds, self.parameters_vary, habits.changes_more)
 
     def peak_memory(self) -> int:
         """Peak memory of a process that loads the reference and calls it once (in bytes). The caller holds `lock`."""
         if self._peak is not None:
             return self._peak
-        number = self._number(CHECKED)
-        case = self.case(Draw(0, parameters=number))
+        number = self.parameters.number(CHECKED)
+        case = self._cases.of(Draw(0, parameters=number))
         assert case is not None
         if self.settings.timing:  # the right ones need such a process
             if self.timed.peak_bytes is None:
@@ -627,7 +418,7 @@ class Reference:
         if self._images.draws_numbers:
             return "the task draws numbers that it passes: torch.compile would compile for each of them"
         if self._baseline is None:
-            case = self.case(Draw(0))
+            case = self._cases.of(Draw(0))
             assert case is not None
             parts = self._start("compiler"), self._cores, self.settings, self._own.load_question | self.init
             try:
@@ -645,8 +436,7 @@ class Reference:
 
     def close(self) -> None:
         """End its processes, and forget its cases."""
-        self._cases.clear()
-        self._settled.clear()
+        self._cases.forget()
         processes = [self.process]
         if "timed" in vars(self):
             processes += self.timed.processes

@@ -54,6 +54,8 @@ class ReferenceParameters:
         """What is rare among them on hidden inputs and in timed calls."""
         self.compares = False
         """The reference compares floating-point numbers, or makes booleans of them."""
+        self.vary = False
+        """Calls have them: the reference is reliable with others than those that its program makes."""
         self.crossed = False
         """Then whole numbers in buffers of equal ones become others, too."""
         self.may_be_slopes: frozenset[int] = frozenset()
@@ -147,6 +149,15 @@ class ReferenceParameters:
         tensors = report["tensors"]
         every = self.slopes == "all"
         return {each: kind for each in self.may_be_slopes if every or tensors[each]["name"] in self.known_slopes}
+
+    def number(self, purpose: int, packed: frozenset[int] = frozenset()) -> int:
+        """Number of the parameters of calls for that purpose; 0: they have those that the program makes.
+
+        Args:
+            purpose: `CHECKED`, `REDRAWN` or `TIMED`.
+            packed: numbers of the registrations that the candidate holds in a form of its own.
+        """
+        return self.of_packed(purpose, packed) if self.vary else 0
 
     def of_packed(self, number: int, packed: frozenset[int]) -> int:
         """Number of the parameters of which these have the values of their draws."""
