@@ -66,6 +66,25 @@ def test_a_batch_streams_a_line_for_every_line(capsys, tmp_path):
     assert "12 lines:" in captured.err and "8 bad lines" in captured.err
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            {"id": 1, "reference": "x = 1\n", "kernel": "x = 1\n", "dialct": "cpp"},
+            "dialct is not known: dialect is meant",
+        ),
+        ({"id": 1, "reference": "tasks/relu.py", "kernel": "x = 1\n"}, "reference is a path"),
+        ({"id": 1, "reference": "x = 1\n"}, "kernel is missing"),
+    ],
+)
+def test_a_line_that_cannot_be_meant_so_is_reported(capsys, tmp_path, row, said):
+    path = tmp_path / "batch.jsonl"
+    path.write_text(json.dumps(row))
+    assert check.main(["--batch", str(path), *QUICK]) == 1
+    [line] = capsys.readouterr().out.splitlines()
+    assert said in json.loads(line)["error"]
+
+
 def test_a_batch_that_is_all_correct_exits_with_0(capsys, tmp_path):
     path = tmp_path / "batch.jsonl"
     path.write_text(json.dumps({"id": 1, "reference": REFERENCE, "kernel": KERNELS["right"], "dialect": "cpp"}))

@@ -6,6 +6,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,10 @@ examples:
   kernelrl check reference.py kernel.py executor.trials=10 --json
   kernelrl check --batch candidates.jsonl executor.timing=false > verdicts.jsonl"""
 STYLES = {"correct": "green", "infrastructure": "magenta"}
+FIELDS = {"id", "reference", "kernel", "dialect"}
+"""Of a line of a batch."""
+ALIKE = 0.88
+"""Likeness from which on a field's name is taken for a misspelt one."""
 MAX_ERRORS = 3
 """Wrong calls that the panel shows."""
 
@@ -177,11 +182,16 @@ def _parse_row(line: bytes) -> dict[str, Any]:
 
 
 def _to_request(row: dict[str, Any], cfg: DictConfig) -> Request:
+    for name in row.keys() - FIELDS:  # others are the user's own
+        if meant := get_close_matches(name, FIELDS, n=1, cutoff=ALIKE):
+            raise UserError(f"field {name} is not known: {meant[0]} is meant, or give it a name that is less like it")
     if missing := [name for name in ("id", "reference", "kernel") if name not in row]:
         raise UserError(f"field {', '.join(missing)} is missing")
     for name in ("reference", "kernel"):
         if not isinstance(row[name], str):
             raise UserError(f"field {name} is not a string; it is source text")
+        if row[name].endswith(".py") and "\n" not in row[name]:
+            raise UserError(f"field {name} is a path ({row[name]}); it is the file's text that belongs there")
     task = Task(id=str(row["id"]), source=row["reference"])
     task.check_source()
     _check_kernel(row["kernel"], f"kernel {row['id']}")

@@ -143,8 +143,8 @@ class ExecutorSettings(BaseModel):
     """Time for the timed pairs of one candidate (in seconds), beyond `min_pairs`."""
     target_width: NonNegativeFloat = 0.1
     """Stop timing when the interval's width is below this share of the median."""
-    gpu_arch: Annotated[str, Field(pattern=r"^sm_\d+$")] | None = None
-    """Architecture for which GPU kernels are compiled where there is none to run them, e.g. `sm_90`.
+    gpu_arch: Annotated[str, Field(pattern=r"^sm_\d+a?$")] | None = None
+    """Architecture for which GPU kernels are compiled where there is none to run them, e.g. `sm_90`, or `sm_90a`.
 
     None: CUDA for `DEFAULT_ARCH`, Triton not at all (its interpreter runs it)."""
     build_timeout_s: PositiveFloat = 60.0

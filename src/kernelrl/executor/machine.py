@@ -20,6 +20,8 @@ from kernelrl.executor.quota import num_cores
 if TYPE_CHECKING:
     import torch
 
+FIRST_WITH_FEATURES_OF_ITS_OWN = 9
+"""Compute capability from which on a GPU has instructions that no later one need have, under a name with an `a`."""
 COMPILERS = {"cpp": ("g++", "apt-get install g++"), "cuda": ("nvcc", "pip install nvidia-cuda-nvcc")}
 """By dialect: the program that builds it, and the line that installs the program."""
 
@@ -64,11 +66,11 @@ def clock_mhz() -> float | None:
 
 
 def gpu_arch() -> str:
-    """Architecture of the first GPU, e.g. `sm_90`."""
+    """Architecture of the first GPU with all that it alone has, e.g. `sm_80`, `sm_90a`."""
     import torch
 
     major, minor = torch.cuda.get_device_capability(0)
-    return f"sm_{major}{minor}"
+    return f"sm_{major}{minor}{'a' if major >= FIRST_WITH_FEATURES_OF_ITS_OWN else ''}"
 
 
 def settle_caches(state: str) -> None:
