@@ -12,13 +12,14 @@ that are timed, reference and candidate are constructed anew, with hidden values
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from kernelrl.executor.processes.call_memory import written_once
 
 MOST = 20_000
 """Draws and registrations of a candidate that are looked at."""
@@ -60,16 +61,15 @@ def construct(ask: Callable[..., dict[str, Any]], hidden: str | None, given: dic
         The answer; `parameters` in it says what the constructor drew and registered.
     """
     places: list[dict[str, Any]] = []
-    with open(os.memfd_create("kernelrl-parameters"), "wb") as file:
+    with written_once("kernelrl-parameters") as (file, seal):
         for number, values in given.items():
             raw: Any = values.contiguous().view(-1).view(torch.uint8).numpy()
             form = {"dtype": str(values.dtype), "shape": list(values.shape)}
             places.append(form | {"number": number, "offset": file.tell()})
             file.write(raw)
         file.write(b"\0")  # nothing cannot be mapped
-        file.flush()
         question = {"do": "construct", "size": file.tell(), "hidden": hidden, "given": places}
-        return ask(question, fds=(file.fileno(),))
+        return ask(question, fds=(seal(),))
 
 
 def match(reference: dict[str, Any], candidate: Any, numbers: Iterable[int], drawn: frozenset[int]) -> Match:

@@ -16,8 +16,10 @@ import mmap
 import os
 import random
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -37,7 +39,7 @@ MAX_PLACES = 8
 _HEAD_BYTES = 64
 """The allocator's note at the beginning of a span: it stays, and no output lies there."""
 _PUNCH_HOLE = 0x3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
-_SEALS = 0x1 | 0x2 | 0x4  # F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
+_SEALS, _SEAL_WRITE = 0x1 | 0x2 | 0x4, 0x8  # F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW, F_SEAL_WRITE
 _F_ADD_SEALS = 1033
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
@@ -178,3 +180,19 @@ def sealed_memory(name: str, num_bytes: int) -> int:
     os.ftruncate(fd, num_bytes)
     fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
     return fd
+
+
+@contextmanager
+def written_once(name: str) -> Iterator[tuple[BinaryIO, Callable[[], int]]]:
+    """A file in memory, and what gives its descriptor once all is written: from then on nobody can write to it.
+
+    A process that was given one to which it can write could map there what it has written, and execute it.
+    """
+    with open(os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "wb") as file:
+
+        def seal() -> int:
+            file.flush()
+            fcntl.fcntl(file.fileno(), _F_ADD_SEALS, _SEALS | _SEAL_WRITE)
+            return file.fileno()
+
+        yield file, seal
