@@ -576,3 +576,18 @@ def test_limits_of_control_groups_are_believed(tmp_path: Path, version: int) -> 
         (tmp_path / name).write_text(text + "\n")
     assert list(quota._core_limits(tmp_path, own)) == [2.5]
     assert list(quota._memory_limits(tmp_path, own)) == [1 << 30]
+
+
+def test_forms_are_compared_by_what_they_hold_and_have_a_largest_size() -> None:
+    tree = {"a": [1, None], "b": ("text", {2: torch.zeros(1)})}
+    again = {"b": ["text", {2: torch.ones(1)}], "a": (1, None)}
+    outlines = [
+        trees.outline(trees.flatten(each, [])) for each in (tree, again, {"a": [1, None]}, [1, None], [None, 1])
+    ]
+    assert outlines[0] == outlines[1] and len(set(outlines)) == 4
+    deep: Any = [0] * 100
+    for _ in range(5000):
+        deep = {"dict": [deep]}
+    for form in (deep, {"dict": [[0] * (trees.MAX_PARTS + 1)]}):
+        with pytest.raises(ValueError, match="too"):
+            trees.outline(form)

@@ -6,6 +6,7 @@ specifications of memory.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ from kernelrl.executor.wire import WireError
 
 MAX_VALUES = 4096
 """Tensors, numbers and other leaves of one tree."""
+MAX_PARTS = 16 * MAX_VALUES
+"""Objects, lists and leaves of a tree's form."""
 DTYPES: dict[str, torch.dtype] = {
     str(dtype): dtype
     for dtype in (
@@ -112,15 +115,43 @@ def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> 
     return tree
 
 
-def normalised(form: Any) -> Any:
-    """A tree's form in which a list and a tuple are the same, and the keys of a dictionary have no order."""
+def outline(form: Any) -> str:
+    """Digest of a tree's form, for which a list and a tuple are the same, and the keys of a dictionary have no order.
+
+    It takes time that is linear in the form's size.
+
+    Raises:
+        ValueError: the form is larger, or deeper, than that of any tree that may travel.
+    """
+    _check_size(form)
+    try:
+        return _outline(form).hex()
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def _check_size(form: Any) -> None:
+    left, count = [form], 0
+    while left:
+        part = left.pop()
+        parts = part if isinstance(part, list) else list(part.values()) if isinstance(part, dict) else []
+        count += len(parts)
+        if count > MAX_PARTS:
+            raise ValueError("too large")
+        left += parts
+
+
+def _outline(form: Any) -> bytes:
     if isinstance(form, dict) and isinstance(pairs := form.get("dict"), list):
-        return {"dict": sorted((normalised(pair) for pair in pairs), key=repr)}
-    if isinstance(form, dict):
-        return {"tuple" if key == "list" else key: normalised(value) for key, value in form.items()}
-    if isinstance(form, list):
-        return [normalised(item) for item in form]
-    return form
+        parts = [b"dict", *sorted(_outline(pair) for pair in pairs)]
+    elif isinstance(form, dict):
+        named = {"tuple" if key == "list" else key: value for key, value in form.items()}
+        parts = [b"form", *(part for key in sorted(named) for part in (_outline(key), _outline(named[key])))]
+    elif isinstance(form, list):
+        parts = [b"list", *map(_outline, form)]
+    else:
+        parts = [b"leaf", repr(int(form) if isinstance(form, bool) else form).encode()]
+    return hashlib.sha256(b"".join(len(part).to_bytes(4, "little") + part for part in parts)).digest()
 
 
 def span_bytes(shape: list[int], stride: list[int], itemsize: int) -> int:

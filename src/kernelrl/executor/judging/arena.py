@@ -28,7 +28,8 @@ class Shape:
     sizes: dict[str, int]
     """Values of the task's module-level constants; empty for the shape that the task shows."""
     layout: dict[str, Any]
-    form: Any
+    form: str
+    """Of the outputs, see `trees.outline`."""
     native: list[dict[str, Any]]
     """Descriptions of the reference's outputs as the task computes them."""
     fresh: list[bool]

@@ -159,7 +159,7 @@ class Cases:
         outputs = native["tensors"]
         self._check_outputs(outputs)
         fresh = [self._own.arena.is_of_the_call(described) for described in outputs]
-        return Shape(sizes, layout, trees.normalised(native["done"]), outputs, fresh, overlapping(outputs))
+        return Shape(sizes, layout, trees.outline(native["done"]), outputs, fresh, overlapping(outputs))
 
     def _check_outputs(self, native: list[dict[str, Any]]) -> None:
         if not native and not self.shapes:
@@ -286,7 +286,7 @@ class Cases:
         self._parameters.take(draw.parameters)
         native = own.call(shape.layout, image)
         other_numbers = shape.layout["form"] != self.shapes[draw.shape].layout["form"]
-        other_form = trees.normalised(native["done"]) != shape.form
+        other_form = trees.outline(native["done"]) != shape.form
         if other_numbers or other_form:  # what forward returns, or a text there, depends on them
             shape = self.shape_of(shape.sizes, shape.layout, native)
         outputs = own.outputs(native)

@@ -132,7 +132,7 @@ def learn_habits(
     if "random numbers" in changes_state:
         _check_draws(own, layout, image)
     else:
-        is_same_form = trees.normalised(native["done"]) == trees.normalised(again["done"])
+        is_same_form = trees.outline(native["done"]) == trees.outline(again["done"])
         _check_memory(own, is_same_form, *(([], []) if choosing else (outputs, outputs_again)))
     says_not_finite = bool(_MINDS_NOT_FINITE & operators or _IS_FINITE.search(own.task.source))
     leaves_it_open = bool((_SWALLOWS_NAN | _CHOOSES) & operators) or native["thresholds"]["makes_places"]  # of NaN any

@@ -145,10 +145,10 @@ class Outputs:
     ) -> tuple[list[torch.Tensor], list[TrialError]]:
         """Copies of outputs, and what is wrong with their form; only where nothing is, all outputs are there."""
         try:
-            form = trees.normalised(form)
-        except RecursionError:
-            form = None
-        if form != case.shape.form or len(described) != len(case.outputs):
+            has_form = len(described) == len(case.outputs) and trees.outline(form) == case.shape.form
+        except ValueError:
+            has_form = False
+        if not has_form:
             message = f"forward returned {len(described)} tensors in another structure, expected {len(case.outputs)}"
             if len(described) == len(case.outputs):
                 message = "forward returned its outputs in another structure, with other keys or with another text"

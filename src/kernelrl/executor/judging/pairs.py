@@ -134,6 +134,10 @@ class Pairs:
         with self._cores.preparing(), self._cores.on_device():
             for check in checks:
                 check()
+        self._raise_errors()
+
+    def _raise_errors(self) -> None:
+        """End the judgement if a call has gone wrong."""
         if self._found.errors:
             error = self._found.errors[0]
             where = "" if error.inputs == "task" else f" on hidden inputs ({error.inputs})"
@@ -270,6 +274,7 @@ class Pairs:
 
     def _examine_timed(self, reply: dict[str, Any], case: Case) -> Callable[[], None]:
         check = self._outputs.examine(reply, case)
+        self._raise_errors()  # of the form: for the rest of the calls nobody else needs to stand still
         self._num_unfilled += self._outputs.unfilled
         if self._num_unfilled > MAX_UNFILLED:
             raise self._own.violation(
