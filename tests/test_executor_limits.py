@@ -20,6 +20,7 @@ from unittest.mock import MagicMock
 
 import psutil
 import pytest
+import torch
 
 from conftest import KERNELS, RIGHT
 from executor_cases import FAST, PATIENCE_S, judge, request, wait_for
