@@ -201,3 +201,22 @@ def test_the_share_of_the_work_is_that_of_all_checked_calls_and_nobodys_claim_on
     for operators, share in answers:
         judge_operators(own, {"operators": operators, "library_share": share})  # type: ignore[arg-type]
     assert own.found.coverage == coverage
+
+
+HANDED_OVER = """
+import mmap, os
+from kernelrl.executor.contest.descriptors import close_all_of
+fd, other = os.memfd_create("inputs"), os.memfd_create("a driver's")
+os.ftruncate(fd, 4096)
+memory, file = mmap.mmap(fd, 4096), os.fstat(fd)
+os.close(fd)
+close_all_of(file)
+left = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if int(name) > 2]
+print(*(path for path in left if "memfd" in path), sep=";")
+memory[0] = 1
+"""
+
+
+def test_no_descriptor_is_left_of_memory_that_is_handed_over() -> None:
+    finished = subprocess.run([sys.executable, "-c", HANDED_OVER], capture_output=True, text=True)
+    assert finished.stdout == "/memfd:a driver's (deleted)\n", finished.stderr

@@ -37,7 +37,7 @@ from kernelrl.executor.contest.closed_pages import (
     work_in_parallel,
 )
 from kernelrl.executor.contest.construction import Construction
-from kernelrl.executor.contest.descriptors import close_others
+from kernelrl.executor.contest.descriptors import close_all_of, close_others
 from kernelrl.executor.contest.drawing import Further
 from kernelrl.executor.contest.gpu import Gpu, library_share
 from kernelrl.executor.contest.input_changes import leaves_behind, share_elements
@@ -166,11 +166,13 @@ class Contestant:
     def do_attach(self, *fds: int, sizes: list[int]) -> dict[str, Any]:
         """Map the memory through which inputs arrive and that of the tensors of a call, if they are to lie there."""
         self.arena = mmap.mmap(fds[0], sizes[0])
+        file = os.fstat(fds[0])
         os.close(fds[0])
         self.host = self.inputs = torch.frombuffer(self.arena, dtype=torch.uint8)
         if self.gpu is not None:
             self.gpu.attach(self.host)
             self.inputs = self.gpu.inputs
+            close_all_of(file)
             return {"attached": [self.inputs.data_ptr()]}
         if len(fds) == 1:
             return {"attached": [self.inputs.data_ptr()]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -12,6 +13,14 @@ FIRST_FREE, MAX_FD = 4, 4096
 def close_others() -> None:
     """Close every descriptor but the socket and the log."""
     os.closerange(FIRST_FREE, MAX_FD)
+
+
+def close_all_of(file: os.stat_result) -> None:
+    """Close every descriptor of a file; others are a driver's."""
+    for fd in range(FIRST_FREE, MAX_FD):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(fd), file):
+                os.close(fd)
 
 
 def keep_only(sock: socket.socket, log: int) -> int:
