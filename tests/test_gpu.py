@@ -211,8 +211,8 @@ os.ftruncate(fd, 4096)
 memory, file = mmap.mmap(fd, 4096), os.fstat(fd)
 os.close(fd)
 close_all_of(file)
-left = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if int(name) > 2]
-print(*(path for path in left if "memfd" in path), sep=";")
+left = [path for number in range(64) if os.path.lexists(path := f"/proc/self/fd/{number}")]
+print(*(name for path in left if "memfd" in (name := os.readlink(path))), sep=";")
 memory[0] = 1
 """
 
