@@ -18,8 +18,8 @@ import numpy as np
 import torch
 import tvm_ffi
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
+from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.values import tensors_in
 from kernelrl.executor.legality.operators import COPIES, VIEWS
 from kernelrl.executor.processes import elf
@@ -426,35 +426,52 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
     return [*found, lambda: x.copy_(torch.zeros(5)), lambda: x[:2].copy_(x[:3])] if copies else found
 
 
+class NotPlain(Exception):
+    """An operator converts as only a kernel may."""
+
+
+class PlainConversions(OperatorMode):  # type: ignore[no-untyped-call]
+    """Stops an operator before it makes a conversion that only a kernel may make, however it was called.
+
+    Args:
+        types: see `is_plain`.
+    """
+
+    def __init__(self, types: frozenset[torch.dtype]):
+        super().__init__()
+        self._types = types
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.name in COPIES:
+            given = arguments_of(func, args, kwargs or {})
+            source, *targets = [given["self"], *(given.get(name) for name in ("dtype", "other", "out"))]
+            if "src" in given:
+                source, targets = given["src"], [given["self"]]
+            wanted = [each.dtype if isinstance(each, torch.Tensor) else each for each in targets if each is not None]
+            if not all(is_plain(self._types, source.dtype, dtype) for dtype in wanted):
+                raise NotPlain
+        return func(*args, **(kwargs or {}))
+
+
 def replay(operators: list[dict[str, Any]], types: Copies) -> None:
     """Call operators as they were recorded, with other values; those whose record is broken raise and are left out.
 
-    So are conversions that only a kernel may make, see `is_plain`.
+    So are conversions that only a kernel may make, see `is_plain`. Who forges a record has them called in any way that
+    there is.
     """
     for operator in operators:
         with contextlib.suppress(Exception):
             calls, args, kwargs = _call_of(operator)
-            if operator["name"] in COPIES and not _converts_plainly(
-                operator["name"], tree_leaves((args, kwargs)), types or frozenset()
-            ):
-                continue
             for call in calls:
+                try:
+                    with PlainConversions(types or frozenset()):
+                        call(*args, **kwargs)
+                except NotPlain:
+                    continue
+                except Exception:  # noqa: S110 - it may be a mistake of an honest candidate's
+                    pass
                 with contextlib.suppress(Exception):
                     call(*args, **kwargs)
-
-
-def _converts_plainly(name: str, values: list[Any], types: frozenset[torch.dtype]) -> bool:
-    """Whether a copy is a plain one.
-
-    Args:
-        name: of the operator.
-        values: its arguments: tensors, or the dtype that is wanted.
-        types: see `is_plain`.
-    """
-    named = [value.dtype if isinstance(value, torch.Tensor) else value for value in values]
-    dtypes = [dtype for dtype in named if isinstance(dtype, torch.dtype)]
-    given, *wanted = reversed(dtypes) if name == "aten::copy_" else dtypes
-    return all(is_plain(types, given, dtype) for dtype in wanted)
 
 
 def copies_nothing(operator: dict[str, Any]) -> bool:
