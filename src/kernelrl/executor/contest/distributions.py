@@ -400,13 +400,14 @@ LEAVING = ("normal", "uniform", "spike")
 """Those that say little within an interval, and in which values may leave it."""
 PATTERNED: tuple[Distribution, ...] = (*RARE, "single", "ordered")
 """Those in which coins are no longer independent of each other."""
-MIXES: dict[str, Literal["often", "seldom"]] = {
+MIXES: dict[str, Literal["often", "seldom", "alone"]] = {
     "normal": "often",
     "uniform": "seldom",
     "ties": "often",
     "spike": "seldom",
+    "rows": "alone",
 }
-"""Those in which integers hold numbers that matter to the reference, and how often."""
+"""Those in which integers hold numbers that matter to the reference, and how often, or whether a row has no other."""
 SPREADS = {"normal": 1.0, "large": 4.0, "wide": 16.0}
 """Those in which shares of one are as uneven as a softmax of normal numbers of this size makes them."""
 COUNTED = ("normal", "uniform", "large")

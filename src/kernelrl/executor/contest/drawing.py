@@ -41,9 +41,9 @@ class Further:
     floats: Sequence[float] = ()
     integers: Sequence[int] = ()
     """Numbers that are mixed in where the operator could have drawn them."""
-    mixed: Literal["often", "seldom"] | None = None
+    mixed: Literal["often", "seldom", "alone"] | None = None
     """The ends of the range of integers are such numbers, too, and so is 0. They come often, and at the ends of rows,
-    or `seldom`: in few places. None: they are none, and the others come often."""
+    `seldom`: in few places, or `alone`: in rows that hold no other. None: they are none, and the others come often."""
     far: bool = False
     """Where no interval is drawn from, values are far from zero, with one sign along most dimensions."""
     not_finite: bool = False
@@ -158,6 +158,9 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             return distributions.with_even_rows(drawn, generator, support[0], support[0] + 1)
         low, high = (int(limit) for limit in support)
         numbers = [each for each in further.integers if low <= each < high]
+        if further.mixed == "alone":
+            ends = [low, high - 1, *[0] * (low < 0 < high)]
+            return rare.rows_of(drawn if new is None else new, numbers, ends, generator)
         if further.mixed and high - low > distributions.FEW_INTEGERS:
             return distributions.with_special(
                 drawn if new is None else new,

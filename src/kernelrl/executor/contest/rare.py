@@ -90,6 +90,31 @@ def integer_rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tens
     return _with_rows(values, lambda length, several: _patterns(generator, several), generator)
 
 
+def rows_of(
+    values: torch.Tensor, numbers: Sequence[int], others: Sequence[int], generator: torch.Generator
+) -> torch.Tensor:
+    """Some rows hold one of some integers alone, or all but one element do.
+
+    Args:
+        values: of any shape.
+        numbers: those that matter; may be none.
+        others: come as well, less often.
+        generator: source of randomness.
+    """
+    new = values
+    for _ in range(2):  # along one dimension, and maybe another
+        table, restore = _as_rows(new, generator)
+        order = torch.randperm(len(table), generator=generator)
+        for index, row in enumerate(order[: max(1, min(FEW, len(table) // FEW))].tolist()):
+            some = numbers if numbers and (index == 0 or coin(generator)) else others
+            kept = table[row, _below(table.shape[1], generator)].clone()
+            table[row] = some[_below(len(some), generator)]
+            if index % 2:
+                table[row, _below(table.shape[1], generator)] = kept
+        new = restore(table)
+    return new
+
+
 def with_tile(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """In the last two dimensions a quarter is zero, or next to it, of all matrices or of one, with all its tiles."""
     if values.dim() < 2 or not values.numel():
