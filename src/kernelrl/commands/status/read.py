@@ -143,7 +143,11 @@ def _read_stage(run: Path, name: str) -> StageStatus:
     rates = _record_rates(recent, end)
     if len(entries) > 1:
         rates = {"steps/min": 60 / _seconds_per_step(entries)} | rates
-    nodes = [node.model_copy(update={"rank": rank}) for rank, report in reports.items() for node in report.nodes]
+    nodes = [
+        node.model_copy(update={"rank": rank, "alive": node.alive and running})
+        for rank, report in reports.items()
+        for node in report.nodes
+    ]
     unknown = [record.verdict for record in recent if record.verdict.status == "infrastructure"]
     return StageStatus(
         name=name,
