@@ -6,7 +6,6 @@ JSON, never pickle: one end may be hostile.
 from __future__ import annotations
 
 import json
-import re
 import socket
 import struct
 from collections.abc import Callable
@@ -15,10 +14,6 @@ from typing import Any
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 LONG_CHARS = 10_000
 """A text that, with every character escaped, fits into a socket's buffer beside the rest of a message."""
-_SURROGATE = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-)
-"""Half a character: it can neither be stored nor sent on."""
 _HEADER = struct.Struct("!I")
 
 
@@ -71,12 +66,25 @@ def receive(
         raise WireError(f"message of {length} bytes is too long")
     try:
         text = _receive_exactly(sock, length, wait).decode()
-        message = json.loads(_SURROGATE.sub("\\\\ufffd", text) if "\\ud" in text.lower() else text)
+        message = json.loads(text)
+        if "\\ud" in text.lower():
+            message = _whole(message)
     except (ValueError, RecursionError):
         raise WireError("message is not JSON") from None
     if not isinstance(message, dict):
         raise WireError("message is not an object")
     return message, fds
+
+
+def _whole(message: Any) -> Any:
+    """The same with U+FFFD in place of every half of a character, which can neither be stored nor sent on."""
+    if isinstance(message, str):
+        return message.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(message, list):
+        return [_whole(item) for item in message]
+    if isinstance(message, dict):
+        return {_whole(key): _whole(value) for key, value in message.items()}
+    return message
 
 
 def _receive_exactly(sock: socket.socket, length: int, wait: Callable[[], None] | None) -> bytes:

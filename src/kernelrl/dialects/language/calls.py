@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from kernelrl.dialects.language import vocabulary
-from kernelrl.dialects.language.definitions import Entry, Use, bound_in_class_body
+from kernelrl.dialects.language.definitions import Entry, Use, fields_of
 from kernelrl.dialects.language.expressions import Expressions
 from kernelrl.dialects.language.flow import EVERYTHING, Kind, Value
 from kernelrl.dialects.language.syntax import is_plain_format
@@ -89,7 +89,7 @@ class Calls(Expressions):
         self._pass(node, self._records.get(of) or self._methods["__init__"])
         result = self.flow.value(Kind.OBJECT)
         if self._is_named_tuple(of):
-            for field in bound_in_class_body(of):
+            for field in fields_of(of):
                 self.flow.put(self._field(field), result)
         return result
 

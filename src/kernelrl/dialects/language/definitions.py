@@ -68,6 +68,10 @@ class Use:
     as_type: bool = False
 
 
+_NO_FIELD = {"ClassVar", "InitVar", "KW_ONLY"}
+"""Annotations of what takes no argument of a record's, or another one than its place says."""
+
+
 class Definitions:
     """The walk's memory: what is defined, what was used, and where the walk is.
 
@@ -123,8 +127,11 @@ class Definitions:
             if isinstance(node, ast.FunctionDef | ast.Lambda):
                 self._declare_routine(node, owners.get(node))
         for node in self.classes.values():
-            if node.decorator_list or self._is_named_tuple(node):
+            if self._is_record(node):
                 self._records[node] = self._record(node)
+            for base in node.bases:
+                if isinstance(base, ast.Name) and (of := self.classes.get(base.id)) and self._is_record(of):
+                    self._refuse("outside_language", node, f"class {node.name} derived from a record; write its fields")
             for statement in node.body:
                 for name in bound_in_class(statement):
                     self.own_attributes.add(name)
@@ -142,6 +149,10 @@ class Definitions:
                     self.own_attributes.add(name)
                     self._field(name)
                     self.flow.assign(self.flow.data(), self._field(name))
+                case ast.Call(func=ast.Attribute(attr="register_buffer" | "register_parameter")):
+                    self._refuse("outside_language", node, "a buffer or parameter is registered under a constant name")
+        for name in self.own_attributes & vocabulary.OF_TUPLES:
+            self._refuse("patched_library", tree, f"{name} of named tuples; give it another name")
         self.has_odd_weights = any(
             name.startswith(vocabulary.WEIGHTS_BY_NUMBER) and name not in vocabulary.DATA
             for name in self.own_attributes
@@ -199,10 +210,20 @@ class Definitions:
     def _record(self, node: ast.ClassDef) -> Entry:
         """Where the arguments of a dataclass or of a named tuple arrive."""
         entry = Entry(self.flow.value(), {"*": self.flow.value()})
-        for place, name in enumerate(bound_in_class_body(node)):
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign) and not _NO_FIELD.isdisjoint(
+                part.id for part in ast.walk(each.annotation) if isinstance(part, ast.Name)
+            ):
+                self._refuse(
+                    "outside_language", each, f"{ast.unparse(each.annotation)[:60]} in a record; give it a type"
+                )
+        for place, name in enumerate(fields_of(node)):
             entry.slots[place] = entry.slots[name] = self._field(name)
             self.flow.assign(entry.slots["*"], self._field(name))
         return entry
+
+    def _is_record(self, node: ast.ClassDef) -> bool:
+        return bool(node.decorator_list) or self._is_named_tuple(node)
 
     def _is_named_tuple(self, node: ast.ClassDef) -> bool:
         return any(self.names.library(base) == vocabulary.NAMED_TUPLE for base in node.bases)
@@ -271,8 +292,11 @@ class Definitions:
         ]
 
 
-def bound_in_class_body(node: ast.ClassDef) -> list[str]:
-    return [name for statement in node.body for name in bound_in_class(statement)]
+def fields_of(node: ast.ClassDef) -> list[str]:
+    """Names of a record's fields, in the order of its arguments: what has a type."""
+    return [
+        name for statement in node.body if isinstance(statement, ast.AnnAssign) for name in bound_in_class(statement)
+    ]
 
 
 def bound_in_class(statement: ast.stmt) -> list[str]:

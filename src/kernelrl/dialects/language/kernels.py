@@ -103,6 +103,8 @@ class _Kernel:
         library = self.names.library(node) if isinstance(node, ast.Name | ast.Attribute) else None
         if not isinstance(node, _NODES) or isinstance(node, ast.FunctionDef):
             yield violation("outside_language", node, f"{type(node).__name__} in a kernel")
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            yield violation("outside_language", node, "assignment to a part of something in a kernel: write tl.store")
         elif isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
             yield violation("library_call", node, "@ in a kernel: write tl.dot")
         elif library is not None:

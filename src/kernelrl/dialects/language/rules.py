@@ -114,9 +114,11 @@ def _check_attribute(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[
         return
     if kinds & (Kind.KERNEL | Kind.FUNCTION) and not kinds & ~(Kind.KERNEL | Kind.FUNCTION | Kind.MAPPING):
         yield violation("outside_language", use.node, f"….{name} of a function: functions are called")
-    elif _is_own(name, kinds, meaning) or kinds == Kind.NATIVE or _is_of_record(name, kinds, meaning):
         return
-    elif kinds & Kind.CLASS:
+    is_own = _is_own(name, kinds, meaning) and _is_safe(use)
+    if is_own or kinds == Kind.NATIVE or _is_of_record(name, kinds, meaning):
+        return
+    if kinds & Kind.CLASS:
         yield violation(
             "outside_language", use.node, f"….{name} of a class: call it on self, or make it a staticmethod"
         )
@@ -130,12 +132,20 @@ def _is_own(name: str, kinds: Kind, meaning: Meaning) -> bool:
     return kinds == Kind.OBJECT and name in meaning.own_attributes
 
 
+def _is_safe(use: Use) -> bool:
+    """Whether an own attribute cannot be taken for one of a tensor, an array or the like, whatever it is taken from."""
+    if use.name not in vocabulary.FOREIGN:
+        return True
+    taken_from = use.node.args[0] if isinstance(use.node, ast.Call) else getattr(use.node, "value", None)
+    return isinstance(taken_from, ast.Name) and taken_from.id == "self"
+
+
 def _is_of_record(name: str, kinds: Kind, meaning: Meaning) -> bool:
     """Whether an attribute is taken from an object or compiled module that lay in a record beside data.
 
     Data and modules of PyTorch's have no such attribute.
     """
-    if kinds & ~_IN_RECORDS or name in vocabulary.OF_ANY_DATA:
+    if kinds & ~_IN_RECORDS or name in vocabulary.OF_ANY_DATA | vocabulary.FOREIGN:
         return False
     return bool(kinds & Kind.NATIVE) or bool(kinds & Kind.OBJECT and name in meaning.own_attributes)
 
@@ -168,6 +178,9 @@ def _refuse_attribute(use: Use, kinds: Kind) -> Violation:
     name = use.name
     if name == "@":
         return violation("library_call", use.node, "the @ operator: the kernel multiplies")
+    if kinds == Kind.OBJECT and name in vocabulary.FOREIGN:
+        evidence = f"….{name} of an object of this file: arrays and tensors have that too; give yours another name"
+        return violation("outside_language", use.node, evidence)
     if kinds == Kind.OBJECT:
         return violation("outside_language", use.node, f"self.{name}: nothing in this file assigns it")
     if name in vocabulary.tensor_operators() or name in vocabulary.PACKING or name == "forward":

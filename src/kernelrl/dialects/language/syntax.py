@@ -113,7 +113,7 @@ def _check_class(node: ast.ClassDef, parent: ast.AST) -> Iterator[Violation]:
                 yield violation("patched_library", statement, f"{target.id} of nn.Module; give it another name")
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and not isinstance(target, ast.Name):
                 yield violation("outside_language", statement, "a class body assigns to names alone")
-    yield from _check_name(node.name, node)
+    yield from _check_definition(node.name, node)
 
 
 def _are_constants(node: ast.Assign) -> bool:
@@ -138,7 +138,7 @@ def _check_function(node: ast.FunctionDef, parent: ast.AST) -> Iterator[Violatio
         if node.name in vocabulary.RESERVED - vocabulary.OVERRIDABLE or (static and node.name in vocabulary.RESERVED):
             yield violation("patched_library", node, f"{node.name} of nn.Module; give your method another name")
     if not (node.name == "__init__" and isinstance(parent, ast.ClassDef)):
-        yield from _check_name(node.name, node)
+        yield from _check_definition(node.name, node)
     yield from _check_arguments(node, 0 if not isinstance(parent, ast.ClassDef) else 1)
 
 
@@ -152,6 +152,12 @@ def _check_arguments(node: ast.FunctionDef | ast.Lambda, first: int) -> Iterator
         yield from _check_name(name, node)
     if "self" in names[first:]:
         yield violation("outside_language", node, "self is the first argument of a method, and nothing else")
+
+
+def _check_definition(name: str, node: ast.AST) -> Iterator[Violation]:
+    yield from _check_name(name, node)
+    if name == "self":
+        yield violation("outside_language", node, "self is bound again")
 
 
 def _check_name(name: str, node: ast.AST) -> Iterator[Violation]:
@@ -201,7 +207,7 @@ def _check_handler(node: ast.ExceptHandler, parent: ast.AST) -> Iterator[Violati
         if each is not None and not (isinstance(each, ast.Name) and each.id in vocabulary.EXCEPTIONS):
             yield violation("outside_language", node, f"except {ast.unparse(each)[:60]}: write except Exception")
     if node.name:
-        yield from _check_name(node.name, node)
+        yield from _check_definition(node.name, node)
 
 
 def _check_delete(node: ast.Delete, parent: ast.AST) -> Iterator[Violation]:
@@ -227,7 +233,7 @@ def _check_annotation(node: ast.expr | None) -> Iterator[Violation]:
 
 def _check_global(node: ast.Global | ast.Nonlocal, parent: ast.AST) -> Iterator[Violation]:
     for name in node.names:
-        yield from _check_name(name, node)
+        yield from _check_definition(name, node)
 
 
 def is_plain_format(text: str) -> bool:

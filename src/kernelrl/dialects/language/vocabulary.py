@@ -6,12 +6,15 @@ module level, `__init__`, and functions that only these two call.
 
 from __future__ import annotations
 
+import builtins
+import ctypes
 import math
 from collections import OrderedDict
 from functools import cache
 from types import CodeType, FrameType, FunctionType, GeneratorType, ModuleType, TracebackType
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 
 Context = Literal["init", "forward", "dead"]
@@ -160,6 +163,16 @@ DATA = _SHAPE | _VIEWS | _COPIES | _CONTAINERS | _OF_LAYERS | _OF_DEVICES
 PACKING = _words("modules children named_modules named_children apply")
 """Further attributes for code before the first call, beside `tensor_operators()`."""
 
+EXCEPTIONS = _words(
+    "Exception ValueError TypeError RuntimeError AssertionError NotImplementedError KeyError IndexError ImportError "
+    "ModuleNotFoundError AttributeError ZeroDivisionError OverflowError ArithmeticError OSError"
+)
+
+
+class NamedTupleOfNothing(NamedTuple):
+    """What all named tuples have."""
+
+
 OF_ANY_DATA = frozenset(
     name
     for kind in (
@@ -174,13 +187,30 @@ OF_ANY_DATA = frozenset(
             torch.iinfo,
         ),
         *(str, bytes, int, float, complex, bool, list, tuple, dict, OrderedDict, set, frozenset, range, slice, type),
-        *(BaseException, FunctionType, GeneratorType, FrameType, CodeType, TracebackType, ModuleType),
+        *(FunctionType, GeneratorType, FrameType, CodeType, TracebackType, ModuleType, NamedTupleOfNothing),
+        *(getattr(builtins, name) for name in EXCEPTIONS),
     )
     for name in dir(kind)
 )
 """Attributes that something which is data may have, or a module of PyTorch's."""
 OF_MODULES = _words("register_buffer register_parameter apply parameters named_parameters buffers training eval train")
 """What an `nn.Module` of the candidate's has beside its own attributes and `DATA`."""
+FOREIGN = (
+    frozenset(
+        name
+        for kind in (
+            *(torch.Tensor, torch.UntypedStorage, np.ndarray, np.generic, memoryview, ctypes.CDLL, ctypes.c_int),
+            *(GeneratorType, FrameType, CodeType, TracebackType, FunctionType, ModuleType),
+            *(getattr(builtins, name) for name in EXCEPTIONS),
+        )
+        for name in dir(kind)
+    )
+    | _words("handle obj ctypes")
+) - DATA
+"""Attributes by which tensors, arrays, memory, frames and what Triton's interpreter holds compute or lead on. Where a
+file gives its own objects one, it is taken from `self` alone, which is known to be such an object."""
+OF_TUPLES = frozenset(dir(NamedTupleOfNothing)) - frozenset(dir(tuple))
+"""What a named tuple has, of which no class of a candidate's has another one."""
 RESERVED = frozenset(dir(torch.nn.Module())) - _words("extra_repr training T_destination dump_patches")
 """Names of `nn.Module`'s own machinery: a candidate neither defines nor assigns them, but for the method `forward`."""
 OVERRIDABLE = _words("forward __init__ extra_repr")
@@ -228,10 +258,6 @@ BUILTINS: dict[str, frozenset[str]] = {
     "map": frozenset(),
     "filter": frozenset(),
 }
-EXCEPTIONS = _words(
-    "Exception ValueError TypeError RuntimeError AssertionError NotImplementedError KeyError IndexError ImportError "
-    "ModuleNotFoundError AttributeError ZeroDivisionError OverflowError ArithmeticError OSError"
-)
 CONTAINERS = _words("list tuple set frozenset zip enumerate reversed sorted iter dict sum")
 ELEMENTS = _words("min max next")
 TAKES_FUNCTION = _words("map filter")

@@ -106,6 +106,8 @@ def _check_form(unit: dict[str, Any]) -> None:
             raise BadUnit("build_request", f"{field} is no list of texts")
         if field not in ("cpp", "cuda") and len(value) > MAX_WORDS:
             raise BadUnit("build_request", f"{len(value)} {field}; at most {MAX_WORDS} are taken")
+    if "\0" in text_of(unit):
+        raise BadUnit("build_request", "a null character in native code, which compilers take for a space")
     if (length := len(text_of(unit))) > MAX_UNIT_CHARS:
         raise BadUnit("build_request", f"{length} characters of native code; at most {MAX_UNIT_CHARS} are compiled")
 

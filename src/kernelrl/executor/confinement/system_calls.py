@@ -24,9 +24,9 @@ _ALLOWED = (
     "read readv pread64 preadv write writev pwrite64 open openat close close_range lseek stat lstat access faccessat "
     "faccessat2 readlink readlinkat getcwd chdir getdents getdents64 recvmsg sendmsg recvfrom sendto "
     "shutdown getsockname getpeername getsockopt munmap brk msync mlock munlock "
-    "exit exit_group set_robust_list get_robust_list set_tid_address rseq restart_syscall wait4 waitid "
+    "exit exit_group set_robust_list set_tid_address rseq restart_syscall wait4 waitid "
     "gettid getpid getppid getpgrp getuid geteuid getgid getegid getresuid getresgid getgroups umask "
-    "uname getrlimit capget getrandom sched_yield "
+    "uname getrlimit getrandom sched_yield "
     "sched_get_priority_max sched_get_priority_min rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending "
     "rt_sigsuspend sigaltstack pause"
 ).split()
@@ -42,7 +42,7 @@ _ARCH_PRCTL = (0x1002, 0x1003, 0x1021, 0x1022, 0x1023)
 _MADVISE = (4, 8, 14, 15, 16, 17, 102, 103)
 """MADV_DONTNEED, FREE, HUGEPAGE, NOHUGEPAGE, DONTDUMP, DODUMP, GUARD_INSTALL and GUARD_REMOVE. Others send pages of a
 file out of memory, or move them, where another candidate would find that out (as `mincore` would say)."""
-_OF_ITSELF = ("getpgid", "getsid", "sched_getaffinity", "sched_getparam", "sched_getscheduler")
+_OF_ITSELF = ("getpgid", "getsid", "get_robust_list", "sched_getaffinity", "sched_getparam", "sched_getscheduler")
 """A process may ask this of itself: of another number the answer tells whether there is such a process."""
 _MEMBARRIER = (0, 8, 16, 32, 64, 128, 256)
 """MEMBARRIER_CMD_QUERY and the private ones. The others wait for the kernel by the millisecond."""

@@ -75,7 +75,7 @@ from kernelrl.executor.processes.warming import (  # noqa: E402
 )
 from kernelrl.executor.quota import num_workers  # noqa: E402
 from kernelrl.task import Task  # noqa: E402
-from kernelrl.verdict import Verdict  # noqa: E402
+from kernelrl.verdict import Verdict, Violation  # noqa: E402
 
 REFERENCE_BYTES = 1 << 29
 """Memory for the inputs and expected outputs of idle references; the least recently used go first."""
@@ -91,6 +91,8 @@ MALLOC = {-8: 1, -3: 32 << 20, -1: 128 << 20}
 """M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of mallopt(3): one heap for all threads, which make tensors of
 every size; many would keep what is freed. Of this one 128 MiB at the most: each tensor of the next judgement would have
 to touch its pages anew."""
+MAX_VERDICT_CHARS = 1 << 20
+"""Length of the longest verdict: what would make a longer one comes from a candidate that forges what it says."""
 _LIBC = ctypes.CDLL(None)
 
 
@@ -300,8 +302,11 @@ class Service:
                 first = found  # died by itself, or by a machine short of memory: the second time tells
                 found = self._judge(request, arrived)
                 found = add_costs(found, [first, found])
+            if (length := len(text := found.model_dump_json())) > MAX_VERDICT_CHARS:
+                found = forged(found, f"its verdict would be {length} characters long")
+                text = found.model_dump_json()
             if self.settings.verdict_cache and found.final:
-                self.verdicts.set(key, found.model_dump_json())
+                self.verdicts.set(key, text)
         except TaskError as error:
             return _not_known(request, self.settings.device, "task", str(error))
         except Exception as error:
@@ -396,6 +401,27 @@ class Service:
 
 def _not_known(request: Request, device: str, fault: Literal["task", "executor"], feedback: str) -> Verdict:
     return not_known(request, device, fault, feedback, machine.fingerprint())
+
+
+def forged(found: Verdict, evidence: str) -> Verdict:
+    """The verdict on a candidate that has made it too long: without what it could have made long."""
+    kept = {
+        "status",
+        "stage",
+        "task_id",
+        "candidate",
+        "final",
+        "dialect",
+        "device",
+        "trials",
+        "layers",
+        "protocol",
+        "seconds",
+    }
+    violation = Violation(rule="forged_message", evidence=evidence)
+    feedback = f"Not a genuine kernel. forged_message: {evidence}"
+    update = {"status": "illegal", "violations": (violation,), "feedback": feedback}
+    return Verdict(**found.model_dump(include=kept) | update)
 
 
 def _scratch(folder: Path) -> Path:

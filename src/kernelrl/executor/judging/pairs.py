@@ -41,7 +41,11 @@ MOST_OF_A_TURN = 3
 MAX_UNFILLED = 2
 """Timed calls whose outputs lie in memory that was not filled before: the candidate's memory has settled by then."""
 SLOWER_WHEN_TIMED, TIMED_S = 4.0, 1.0
-"""A timed call has so many times what the slowest checked one took, or so long (in seconds) where that is more."""
+"""A timed call has so many times what the slowest checked one took, or so long (in seconds) where that is more. So long
+has a question that asks nothing."""
+MOST_ALONE_S, SLOWER_ALONE = 60.0, 20.0
+"""All calls of a candidate for which all else stands still have so long (in seconds), and so many times what the
+reference's take."""
 
 
 class Pairs:
@@ -62,6 +66,7 @@ class Pairs:
         self._reference, self._found, self._cores = own.reference, own.found, own.cores
         self._settings = own.settings
         self._num_unfilled = 0
+        self._alone_s = self._reference_s = 0.0
         self._drawn = own.settings.trials  # draws that it has met
         self._drawn_hidden = Counter[str]()  # the same for all candidates of a task
 
@@ -212,6 +217,7 @@ class Pairs:
             for case in row:
                 around = self._computing(reference.pid, found.computed_reference, not begins)
                 reference_s.append(reference.time(case, around))
+            self._reference_s += sum(reference_s)
             compiled_s: list[float | None] = [None] * len(row)
             if not isinstance(compiled, str) and len(row) > 1:  # it has clocks, without which nothing compiles
                 confined = reference.cost_of_confinement(row, reference_s)
@@ -247,7 +253,7 @@ class Pairs:
     def _ask_nothing(self) -> None:
         """Bring it to the state of the reference, which is timed with nothing to do."""
         try:
-            self._own.process.ask({"do": "null"}, self._timed_limit_s, alone=True)
+            self._own.process.ask({"do": "null"}, min(TIMED_S, self._settings.run_timeout_s), alone=True)
         except ProcessFailure as error:
             raise self._broke_off_when_timed(error) from None
 
@@ -262,12 +268,18 @@ class Pairs:
         around: AbstractContextManager[object] = nullcontext(),  # noqa: B008
     ) -> tuple[dict[str, Any], float]:
         own = self._own
+        if self._alone_s > MOST_ALONE_S + SLOWER_ALONE * self._reference_s:
+            raise Ended(
+                "timeout", f"Its timed calls took {self._alone_s:.0f} s together, for which all else stood still."
+            )
+        started = time.monotonic()
         try:
             answered = time_call(own.process, own.arena, case, self._settings, recorded, self._timed_limit_s, around)
         except ProcessFailure as error:
             raise self._broke_off_when_timed(error) from None
         except ValueError as error:
             raise self._own.violation("forged_message", str(error)) from None
+        self._alone_s += time.monotonic() - started
         if self._settings.device == "cuda" and self._own.process.has_children():
             raise self._own.violation(
                 "background_work", "a process that it started was still running when its call ended"

@@ -160,14 +160,19 @@ def find_astray(
 
 def _draws(report: Any) -> list[int]:
     draws = report.get("draws") if isinstance(report, dict) else None
-    return [item for item in draws[:MOST] if isinstance(item, int)] if isinstance(draws, list) else []
+    return [item for item in draws[:MOST] if _is_checksum(item)] if isinstance(draws, list) else []
 
 
 def _tensors(report: Any) -> list[dict[str, Any]]:
     """The registrations that a candidate's report names, as far as they are in the form of one."""
     tensors = report.get("tensors") if isinstance(report, dict) else None
     found = tensors[:MOST] if isinstance(tensors, list) else []
-    return [item if isinstance(item, dict) and isinstance(item.get("sum"), int) else {} for item in found]
+    return [item if isinstance(item, dict) and _is_checksum(item.get("sum")) else {} for item in found]
+
+
+def _is_checksum(value: object) -> bool:
+    """Whether it is a number of 32 bits: of larger ones as many as one likes have the same hash."""
+    return isinstance(value, int) and 0 <= value < 1 << 32
 
 
 def _same_name(tensor: dict[str, Any], other: dict[str, Any]) -> bool:

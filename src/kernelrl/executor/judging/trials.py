@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.distributions import RARE
+from kernelrl.executor.contest.launches import MAX_LAUNCHES
 from kernelrl.executor.judging.candidate_process import CandidateProcess
 from kernelrl.executor.judging.endings import Ended
 from kernelrl.executor.judging.hidden_parameters import HiddenParameters
@@ -114,8 +115,10 @@ def _prepare_profile(own: CandidateProcess) -> None:
 def _assemble(own: CandidateProcess, reply: dict[str, Any]) -> None:
     """Compile the Triton kernels that the interpreter has just run for a named GPU."""
     arch, launches = own.settings.gpu_arch, reply.get("launches")
-    if arch is None or not isinstance(launches, list) or not launches:
+    if arch is None or not own.match.interpreted or not isinstance(launches, list) or not launches:
         return
+    if len(launches) > MAX_LAUNCHES:
+        raise own.violation("forged_message", f"a record of {len(launches)} launches; at most {MAX_LAUNCHES} are made")
     try:
         own.found.gpu_builds = [
             GpuBuild(**each) for each in own.match.builder.assemble(own.match.candidate.source, launches, arch)

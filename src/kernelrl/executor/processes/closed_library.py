@@ -270,8 +270,10 @@ class ClosedLibrary:
             ProcessFailure: the process did not answer.
         """
         mappings = self._closable(process, interpreted)
-        open_code = self._open_code(allowed)
-        path = process.offer_module(open_code.path, "open_code", shared=True)  # ten megabytes
+        self._know(allowed)
+        with self._lock:  # until the process has a link of its own
+            open_code = self._open_code(allowed)
+            path = process.offer_module(open_code.path, "open_code", shared=True)  # ten megabytes
         ranges = [[each.start, each.end - each.start] for each in mappings]
         ask({"do": "close", "ranges": ranges, "path": str(path), "parts": open_code.placed(mappings)})
         if left := self._closable(process, interpreted):
@@ -279,16 +281,21 @@ class ClosedLibrary:
             raise LibraryStaysOpen(f"code of {', '.join(sorted(names))} could not be closed")
         return Closed(allowed, mappings, open_code.needed)
 
-    def _open_code(self, allowed: Allowed) -> OpenCode:
+    def _know(self, allowed: Allowed) -> None:
+        """Find which functions stay open, unless that is known."""
         if allowed not in self._needed:  # else nobody waits for who is finding others
             with self._finding:
                 if allowed not in self._needed:
                     self._add(allowed, self._find(allowed, []))
-        with self._lock:
-            known, needed = self._open.get(allowed), self._needed[allowed]
-            if known is None or known.needed is not needed:
-                known = self._open[allowed] = OpenCode.write(self._scratch, needed)
-            return known
+
+    def _open_code(self, allowed: Allowed) -> OpenCode:
+        """The file of these functions. The caller holds the lock."""
+        known, needed = self._open.get(allowed), self._needed[allowed]
+        if known is None or known.needed is not needed:
+            if known is not None:
+                known.path.unlink(missing_ok=True)
+            known = self._open[allowed] = OpenCode.write(self._scratch, needed)
+        return known
 
     def _closable(self, process: Process, interpreted: bool) -> list[Mapping]:
         folder = process.modules.parent if self._on_gpu else process.modules  # Triton's compiler writes beside them
@@ -355,7 +362,11 @@ class ClosedLibrary:
 
     def _add(self, allowed: Allowed, found: Functions) -> None:
         with self._lock:
-            self._needed = {**self._needed, allowed: _union(self._needed.get(allowed, {}), found)}
+            known = self._needed.get(allowed)
+            needed = _union(known or {}, found)
+            if needed == known:  # else its file would be written again, and what contestants have mapped of it be kept
+                return
+            self._needed = {**self._needed, allowed: needed}
             write_atomically(self._path, json.dumps(self._needed))
 
 

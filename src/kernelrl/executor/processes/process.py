@@ -267,7 +267,9 @@ class Process:
             raise ProcessDied(str(end)) if str(end) else ProcessTimeout(end.final) from None
         except (wire.WireError, OSError) as error:
             raise self._death(str(error)) from None
-        if "build" not in message and message.get("nonce") != nonce:
+        if "build" in message:  # which nobody has asked for, and so is no answer to anything
+            return {"build": message["build"]}
+        if message.get("nonce") != nonce:
             raise ForgedMessage
         return message
 
