@@ -1,0 +1,12 @@
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.mean(dim=1)
+
+def get_inputs():
+    return [torch.randn(512, 2048)]
+
+def get_init_inputs():
+    return []
