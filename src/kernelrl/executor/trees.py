@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -159,6 +159,18 @@ def span_bytes(shape: list[int], stride: list[int], itemsize: int) -> int:
     if 0 in shape:
         return 0
     return (sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1) * itemsize
+
+
+def is_dense(shape: Sequence[int], stride: Sequence[Any]) -> bool:
+    """Whether the elements fill their span exactly, in whatever order of dimensions."""
+    if not all(isinstance(step, int) and step >= 0 for step in stride):
+        return False
+    step = 1
+    for length, found in sorted(zip(shape, stride, strict=True), key=lambda pair: (pair[1], pair[0])):
+        if length != 1 and found != step:
+            return False
+        step *= max(length, 1)
+    return True
 
 
 def describe(tensor: torch.Tensor) -> dict[str, Any]:

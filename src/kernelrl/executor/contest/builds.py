@@ -8,8 +8,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kernelrl.executor import trees
+
 MANY = 1000
 """More numbers than a call may hand over, see `judging.trials`."""
+MOST_DIMENSIONS, CHANGES = 8, 16
+"""A tensor with more dimensions hands over a number in each; and so does a function that changes the shape of what it
+returns so often."""
 
 
 class HandedOver:
@@ -17,6 +22,8 @@ class HandedOver:
 
     def __init__(self) -> None:
         self.count = 0
+        self._shapes: dict[int, tuple[int, ...]] = {}  # of the last tensor that each function has returned
+        self._num_changed = 0
 
     def counting(self, function: Any) -> Any:
         """The function of a module; what is no function stays as it is."""
@@ -29,21 +36,37 @@ class HandedOver:
             except Exception:  # whose text may hold any
                 self.count += MANY
                 raise
-            self.count += self._numbers(result)
+            self.count += self._numbers(result, function)
             return self.counting(result)
 
         return call
 
-    def _numbers(self, result: Any) -> int:
-        if result is None or hasattr(result, "__dlpack__") or callable(result):
+    def _numbers(self, result: Any, function: Any) -> int:
+        if hasattr(result, "__dlpack__"):
+            return self._numbers_beside(result, function)
+        if result is None or callable(result):
             return 0
         if isinstance(result, str | bytes):
             return 1 + len(result) // 8
         if type(result).__module__.startswith("tvm_ffi") and type(result).__name__ in ("List", "Dict"):
             return MANY  # what it holds may be written later
         if isinstance(result, Mapping):
-            return sum(self._numbers(key) + self._numbers(value) for key, value in result.items())
-        return sum(map(self._numbers, result)) if isinstance(result, Iterable) else 1
+            return sum(self._numbers(each, function) for pair in result.items() for each in pair)
+        return sum(self._numbers(each, function) for each in result) if isinstance(result, Iterable) else 1
+
+    def _numbers_beside(self, tensor: Any, function: Any) -> int:
+        """The numbers that a tensor brings beside its elements: its shape and strides can be any."""
+        shape = tuple(tensor.shape)
+        strides = tuple(tensor.stride() if callable(getattr(tensor, "stride", None)) else tensor.strides)
+        if 0 in shape or len(shape) > MOST_DIMENSIONS:
+            return 2 * len(shape)
+        if not trees.is_dense(shape, strides):
+            return len(shape) - 1
+        if self._shapes.get(id(function)) == shape:
+            return 0
+        self._shapes[id(function)] = shape
+        self._num_changed += 1
+        return int(self._num_changed % CHANGES == 0)
 
 
 class CountedModule:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernelrl.executor import trees
 from kernelrl.executor.contest.any_order import in_order
 from kernelrl.executor.contest.precision import least
 from kernelrl.executor.contest.values import all_are_finite, are_same_bytes
@@ -531,25 +532,13 @@ def form_error(
         return error("shape", shape, native["shape"])
     if not isinstance(stride, list) or len(stride) != len(native["shape"]):
         return error("layout", described.get("layout"), "strided")
-    if stride != native["stride"] and not _is_dense(native["shape"], stride):
+    if stride != native["stride"] and not trees.is_dense(native["shape"], stride):
         return error("layout", f"stride {stride}", "a dense tensor")
     if lays_out and not any(_same_order(shape, stride, order) for order in (native["stride"], _contiguous(shape))):
         return error("layout", f"stride {stride}", f"stride {_contiguous(shape)}, as `contiguous()` gives it")
-    if not isinstance(described.get("pointer"), int) or described["pointer"] < 0:
-        return error("layout", described.get("pointer"), "an address")
+    if not isinstance(pointer := described.get("pointer"), int) or not 0 <= pointer < 1 << 64:
+        return error("layout", "no address" if isinstance(pointer, int) else pointer, "an address")
     return None
-
-
-def _is_dense(shape: list[int], stride: list[Any]) -> bool:
-    """Whether the elements fill their span exactly, in whatever order of dimensions."""
-    if not all(isinstance(step, int) and step >= 0 for step in stride):
-        return False
-    step = 1
-    for length, found in sorted(zip(shape, stride, strict=True), key=lambda pair: (pair[1], pair[0])):
-        if length != 1 and found != step:
-            return False
-        step *= max(length, 1)
-    return True
 
 
 def _contiguous(shape: list[int]) -> list[int]:

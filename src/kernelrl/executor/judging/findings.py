@@ -31,6 +31,7 @@ from kernelrl.verdict import (
     Violation,
 )
 
+MAX_EVIDENCE_CHARS = 1000
 RESOLUTION = 0.5
 """Share of the overhead below which no time is told from another."""
 UNCERTAINTY = 0.3
@@ -287,7 +288,8 @@ class Findings:
             dialect=request.dialect,
             device=settings.device,
             violations=tuple(
-                each.model_copy(update={"evidence": printable(each.evidence)}) for each in self.violations
+                each.model_copy(update={"evidence": shorten(each.evidence, MAX_EVIDENCE_CHARS)})
+                for each in self.violations
             ),
             errors=tuple(self.errors),
             trials=self.trials,

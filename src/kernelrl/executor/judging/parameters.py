@@ -167,7 +167,11 @@ def _tensors(report: Any) -> list[dict[str, Any]]:
     """The registrations that a candidate's report names, as far as they are in the form of one."""
     tensors = report.get("tensors") if isinstance(report, dict) else None
     found = tensors[:MOST] if isinstance(tensors, list) else []
-    return [item if isinstance(item, dict) and _is_checksum(item.get("sum")) else {} for item in found]
+    return [item if isinstance(item, dict) and _is_of_a_tensor(item) else {} for item in found]
+
+
+def _is_of_a_tensor(item: dict[str, Any]) -> bool:
+    return _is_checksum(item.get("sum")) and isinstance(item.get("name"), str | None)
 
 
 def _is_checksum(value: object) -> bool:
