@@ -12,11 +12,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from conftest import KERNELS, REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge, request
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, ExecutorSettings, make_executor
+from kernelrl.executor.contest.builds import HandedOver
 from kernelrl.executor.engines.service import References
 from kernelrl.executor.judging.findings import Call, Findings
 from kernelrl.executor.judging.reference import Reference
@@ -298,3 +300,20 @@ def test_without_a_compiler_the_executor_says_what_is_missing(tmp_path: Path, mo
     monkeypatch.setenv("PATH", str(tmp_path))
     with make_executor({"cache_dir": str(tmp_path)}) as engine, pytest.raises(InfrastructureError, match="C compiler"):
         judge(engine, RIGHT)
+
+
+def test_what_tensors_bring_beside_their_elements_are_numbers() -> None:
+    handed_over = HandedOver()
+
+    def count(*results: object) -> int:
+        before = handed_over.count
+        function = handed_over.counting(iter(results).__next__)
+        for _ in results:
+            function()
+        return handed_over.count - before
+
+    dense, empty = torch.zeros(3, 4), torch.empty_strided((0, 0), (123, 456))
+    assert count(*[dense] * 100, dense.t(), torch.zeros(()), None) == 0
+    assert count(empty) == 4 and count(torch.zeros([1] * 20)) == 40 and count(dense[:, :2]) == 1
+    assert count(*(torch.zeros(size) for size in range(1, 161))) == 10
+    assert count(1.0, "a text of some length") == 4

@@ -332,3 +332,55 @@ def test_a_note_that_nobody_could_send_on_says_nothing() -> None:
 def test_tasks_that_only_move_data_are_known_by_their_operators() -> None:
     assert only_moves({"aten::cat", "aten::_to_copy", "aten::expand", "aten::permute_copy", "aten::index_copy_"})
     assert not only_moves({"aten::cat", "aten::add"})
+
+
+REPLAY = """
+import json, sys
+import torch
+from kernelrl.executor.contest.closed_pages import replay
+from kernelrl.executor.contest.operator_mode import OperatorMode
+
+made = set()
+
+class Seen(OperatorMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        given = [each.dtype for each in args if isinstance(each, torch.Tensor)]
+        made.update(f"{each} to {result.dtype}" for each in given if each != result.dtype)
+        return result
+
+with torch.no_grad(), Seen():
+    replay(json.loads(sys.argv[1]), frozenset({torch.float32}))
+print(*sorted(made))
+"""
+
+
+def test_no_way_to_record_a_conversion_has_it_replayed() -> None:
+    """Whoever forges a record writes arguments by name, in any order, and tensors in place of others."""
+
+    def tensor(dtype: str) -> dict[str, Any]:
+        return {"tensor": [dtype, [4], [1], "cpu"]}
+
+    def operator(name: str, args: list[Any], kwargs: dict[str, Any], overload: str = "default") -> dict[str, Any]:
+        return {"name": name, "overload": overload, "args": args, "kwargs": kwargs}
+
+    to_bool = {"named": "torch.bool"}
+    forged = [
+        operator("aten::_to_copy", [tensor("torch.float32")], {"dtype": to_bool}),
+        operator("aten::_to_copy", [], {"dtype": to_bool, "self": tensor("torch.float32")}),
+        operator(
+            "aten::_to_copy",
+            [],
+            {"non_blocking": tensor("torch.uint8"), "dtype": to_bool, "self": tensor("torch.float32")},
+        ),
+        operator("aten::copy_", [tensor("torch.int32"), tensor("torch.float32")], {}),
+        operator("aten::copy_", [tensor("torch.int32")], {"src": tensor("torch.float32")}),
+        operator("aten::to", [tensor("torch.float32"), tensor("torch.int32")], {}, "other"),
+        operator("aten::_to_copy", [tensor("torch.float32")], {"out": tensor("torch.int32")}, "out"),
+        operator("aten::type_as", [tensor("torch.float32"), tensor("torch.bool")], {}),
+    ]
+    plain = [operator("aten::_to_copy", [tensor("torch.uint8")], {"dtype": {"named": "torch.float32"}})]
+    for operators, expected in ((forged, ""), (plain, "torch.uint8 to torch.float32")):
+        command = [sys.executable, "-c", REPLAY, json.dumps(operators)]
+        finished = subprocess.run(command, capture_output=True, text=True)
+        assert finished.stdout.strip() == expected, finished.stderr

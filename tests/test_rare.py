@@ -161,3 +161,15 @@ def test_trials_hold_something_rare_where_the_reference_bears_it(executor: Execu
     overflowing = REFERENCE.replace("torch.relu(x) * 2.0", "torch.exp(x * x)")
     inputs = {error.inputs for error in judge(executor, wrong, overflowing).errors}
     assert {"task", "grains", "spike"} <= inputs, "few that are infinite hide nothing of the others"
+
+
+@pytest.mark.parametrize("shape", [(), (9,), (32, 4), (3, 8, 8)])
+def test_some_rows_of_integers_hold_a_number_that_matters_alone(shape: tuple[int, ...]) -> None:
+    even = set[int]()
+    for seed in SEEDS:
+        before = torch.randint(10, 500, shape, generator=generator(seed))
+        after = rare.rows_of(before, [2], [0, 499], generator(seed))
+        assert after.shape == before.shape and after.dtype == before.dtype
+        rows = after.reshape(-1, shape[-1] if shape else 1)
+        even |= {int(row[0]) for row in rows if bool((row == row[0]).all())}
+    assert 2 in even and (len(shape) < 2 or {0, 499} <= even)

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from kernelrl.executor.engines.service import MAX_VERDICT_CHARS, forged
 from kernelrl.verdict import SCHEMA_VERSION, STAGES, Build, Speedup, TrialError, Verdict, Violation
 
 CALL = Violation(rule="library_call", evidence="torch.relu", line=7)
@@ -65,3 +66,14 @@ def test_json_round_trips_and_has_the_public_fields():
     assert public["speedup"] == {"median": 2.0, "low": 1.9, "high": 2.1, "pairs": 7}
     promised = "status violations errors reference_ms candidate_ms speedup device dialect build feedback"
     assert set(promised.split()) <= set(public)
+
+
+def test_a_verdict_that_was_made_too_long_says_so_and_nothing_else():
+    errors = tuple(TrialError(trial=0, kind="shape", inputs="task", message="x" * 10_000) for _ in range(200))
+    long = Verdict(
+        task_id="t", candidate="c", status="incorrect", stage="ran", dialect="cpp", device="cpu", errors=errors
+    )
+    short = forged(long, "its verdict would be long")
+    assert short.status == "illegal" and short.violations[0].rule == "forged_message" and not short.errors
+    assert (short.task_id, short.candidate, short.stage) == ("t", "c", "ran")
+    assert len(short.model_dump_json()) < MAX_VERDICT_CHARS < len(long.model_dump_json())
