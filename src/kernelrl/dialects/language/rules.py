@@ -145,7 +145,7 @@ def _is_of_record(name: str, kinds: Kind, meaning: Meaning) -> bool:
 
     Data and modules of PyTorch's have no such attribute.
     """
-    if kinds & ~_IN_RECORDS or name in vocabulary.OF_ANY_DATA | vocabulary.FOREIGN:
+    if kinds & ~_IN_RECORDS or name in vocabulary.OF_ANY_DATA:
         return False
     return bool(kinds & Kind.NATIVE) or bool(kinds & Kind.OBJECT and name in meaning.own_attributes)
 

@@ -173,7 +173,24 @@ class NamedTupleOfNothing(NamedTuple):
     """What all named tuples have."""
 
 
-OF_ANY_DATA = frozenset(
+_LEADING_ON = (
+    *(GeneratorType, FrameType, CodeType, TracebackType, FunctionType, ModuleType),
+    *(getattr(builtins, name) for name in EXCEPTIONS),
+)
+FOREIGN = (
+    frozenset(
+        name
+        for kind in (
+            *(torch.Tensor, torch.UntypedStorage, np.ndarray, np.generic, memoryview, ctypes.CDLL, ctypes.c_int),
+            *_LEADING_ON,
+        )
+        for name in dir(kind)
+    )
+    | _words("handle obj ctypes")
+) - DATA
+"""Attributes by which tensors, arrays, memory, frames and what Triton's interpreter holds compute or lead on. Where a
+file gives its own objects one, it is taken from `self` alone, which is known to be such an object."""
+OF_ANY_DATA = FOREIGN | frozenset(
     name
     for kind in (
         *(
@@ -187,28 +204,13 @@ OF_ANY_DATA = frozenset(
             torch.iinfo,
         ),
         *(str, bytes, int, float, complex, bool, list, tuple, dict, OrderedDict, set, frozenset, range, slice, type),
-        *(FunctionType, GeneratorType, FrameType, CodeType, TracebackType, ModuleType, NamedTupleOfNothing),
-        *(getattr(builtins, name) for name in EXCEPTIONS),
+        *(NamedTupleOfNothing, *_LEADING_ON),
     )
     for name in dir(kind)
 )
 """Attributes that something which is data may have, or a module of PyTorch's."""
 OF_MODULES = _words("register_buffer register_parameter apply parameters named_parameters buffers training eval train")
 """What an `nn.Module` of the candidate's has beside its own attributes and `DATA`."""
-FOREIGN = (
-    frozenset(
-        name
-        for kind in (
-            *(torch.Tensor, torch.UntypedStorage, np.ndarray, np.generic, memoryview, ctypes.CDLL, ctypes.c_int),
-            *(GeneratorType, FrameType, CodeType, TracebackType, FunctionType, ModuleType),
-            *(getattr(builtins, name) for name in EXCEPTIONS),
-        )
-        for name in dir(kind)
-    )
-    | _words("handle obj ctypes")
-) - DATA
-"""Attributes by which tensors, arrays, memory, frames and what Triton's interpreter holds compute or lead on. Where a
-file gives its own objects one, it is taken from `self` alone, which is known to be such an object."""
 OF_TUPLES = frozenset(dir(NamedTupleOfNothing)) - frozenset(dir(tuple))
 """What a named tuple has, of which no class of a candidate's has another one."""
 RESERVED = frozenset(dir(torch.nn.Module())) - _words("extra_repr training T_destination dump_patches")

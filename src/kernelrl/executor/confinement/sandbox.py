@@ -114,12 +114,13 @@ def confine(
     in_namespaces = enter_namespaces(scratch, limits.file_bytes if bounded else None, own_processes)
     _set_limits(limits, resource.RLIMIT_DATA if cuda else resource.RLIMIT_AS, in_namespaces)
     files, timeless, alone = system_paths(), False, False
+    judged_on_gpu, judged_on_cpu = modules is not None and cuda, modules is not None and not cuda
     if in_namespaces:
         layers.append("namespaces")
-    if modules is not None and cuda:
+    if judged_on_gpu:
         if in_namespaces and execute_only((str(modules), *driver_files())):
             layers.append("noexec")
-    elif modules is not None:
+    elif judged_on_cpu:
         timeless = close_clocks()
         files = (*library_paths(), *filter(os.path.exists, OF_THE_PROCESSOR))
         alone = in_namespaces and show_only((*files, *readable), scratch, modules if sealed else None)
@@ -127,14 +128,12 @@ def confine(
             layers.append("noexec")
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _drop_capabilities()
-    restricted = restrict_files((*files, *readable), scratch if modules is None or cuda else None, may_exec, cuda)
+    restricted = restrict_files((*files, *readable), None if judged_on_cpu else scratch, may_exec, cuda)
     if open_device is not None:
         open_device()
-    if restricted and (modules is None or not cuda or restrict_writing(scratch)):
+    if restricted and (not judged_on_gpu or restrict_writing(scratch)):
         layers.append("landlock")
-    if filtered and (
-        filter_other(may_exec, modules is not None) if modules is None or cuda else filter_candidate(sealed, timeless)
-    ):
+    if filtered and (filter_candidate(sealed, timeless) if judged_on_cpu else filter_other(may_exec, judged_on_gpu)):
         layers.append("seccomp")
         if timeless and alone:
             layers.append("clock")

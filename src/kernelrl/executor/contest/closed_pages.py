@@ -444,9 +444,8 @@ class PlainConversions(OperatorMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func._schema.name in COPIES:
             given = arguments_of(func, args, kwargs or {})
-            source, *targets = [given["self"], *(given.get(name) for name in ("dtype", "other", "out"))]
-            if "src" in given:
-                source, targets = given["src"], [given["self"]]
+            source = given.get("src", given["self"])
+            targets = [given["self"], *(given.get(name) for name in ("dtype", "other", "out"))]
             wanted = [each.dtype if isinstance(each, torch.Tensor) else each for each in targets if each is not None]
             if not all(is_plain(self._types, source.dtype, dtype) for dtype in wanted):
                 raise NotPlain

@@ -412,8 +412,6 @@ class Contestant:
 
         def work() -> None:
             if operators:
-                self.model = Plumbing(copies)  # here: the first call of an operator needs more than the later ones
-                self.model.inputs = all_inputs()
                 replay(operators, copies)
                 with OperatorRecord(self.note):
                     replay(operators, copies)

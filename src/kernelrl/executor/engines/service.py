@@ -405,19 +405,7 @@ def _not_known(request: Request, device: str, fault: Literal["task", "executor"]
 
 def forged(found: Verdict, evidence: str) -> Verdict:
     """The verdict on a candidate that has made it too long: without what it could have made long."""
-    kept = {
-        "status",
-        "stage",
-        "task_id",
-        "candidate",
-        "final",
-        "dialect",
-        "device",
-        "trials",
-        "layers",
-        "protocol",
-        "seconds",
-    }
+    kept = set("task_id candidate stage final dialect device trials layers protocol seconds".split())
     violation = Violation(rule="forged_message", evidence=evidence)
     feedback = f"Not a genuine kernel. forged_message: {evidence}"
     update = {"status": "illegal", "violations": (violation,), "feedback": feedback}

@@ -146,9 +146,7 @@ class Reference:
             self._vary_numbers()
 
     def _attempts(self) -> Attempts:
-        return Attempts(
-            self.process, self._cases.make, self._cases.run
-        )  # not kept: it would keep this from being freed
+        return Attempts(self.process, self._cases.make, self._cases.run)
 
     def _bytes_of_hidden_sizes(self) -> Iterator[int]:
         """What inputs of hidden sizes take in the arena, those that will be drawn later among them."""
