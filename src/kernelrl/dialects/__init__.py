@@ -53,12 +53,14 @@ class Dialect:
         title: how a prompt names it, e.g. "C++ with OpenMP".
         find_violations: source text -> the rules that it breaks; empty for a genuine kernel.
         example: a complete honest candidate for `EXAMPLE_TASK`, shown in prompts as the one-shot example.
+        may_compute: whether the library's operators may do the work.
     """
 
     name: str
     title: str
     find_violations: Callable[[str], list[Violation]]
     example: str
+    may_compute: bool = False
 
 
 def names() -> list[str]:

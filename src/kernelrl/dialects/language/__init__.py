@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.dialects.language import syntax
@@ -41,6 +42,8 @@ class Reading:
         compiles: whether it compiles native code.
         kernels: names of its Triton kernels.
         calls_kernel: whether `forward` reaches a call of either.
+        unreached: line and column of each function that nothing calls, but for kernels. Not all rules hold there, so
+            that their bodies must not run.
     """
 
     violations: list[Violation]
@@ -48,10 +51,12 @@ class Reading:
     compiles: bool = False
     kernels: frozenset[str] = frozenset()
     calls_kernel: bool = False
+    unreached: frozenset[tuple[int, int]] = frozenset()
 
 
-def read(source: str, may_compute: bool = False) -> Reading:
-    """Read a candidate, in time linear in its length.
+@lru_cache(maxsize=1)
+def read(source: str, *, may_compute: bool) -> Reading:
+    """Read a candidate, in time linear in its length. Who asks again gets the same answer.
 
     Args:
         source: Python text.
@@ -78,7 +83,7 @@ def read(source: str, may_compute: bool = False) -> Reading:
     if ENTRY_POINT not in meaning.classes:
         found.append(Violation(rule="no_kernel", evidence=f"there is no class {ENTRY_POINT} at the top level"))
     kernels = frozenset(kernel.name for kernel in meaning.kernels)
-    return Reading(_in_order(found), tree, compiles(meaning), kernels, calls_kernel(meaning))
+    return Reading(_in_order(found), tree, compiles(meaning), kernels, calls_kernel(meaning), meaning.unreached)
 
 
 def _in_order(violations: list[Violation]) -> list[Violation]:

@@ -278,7 +278,7 @@ class Definitions:
                 if (name, then) not in expanded:
                     expanded.add((name, then))
                     if name not in ("__init__", "forward"):
-                        waiting += [(routine.unit, then) for routine in self.by_name.get(name, [])]
+                        waiting += [(routine.unit, _at_worst(routine, then)) for routine in self.by_name.get(name, [])]
                     waiting += self._of_class(name, then)
 
     def _of_class(self, name: str, context: Context) -> list[tuple[Unit, Context]]:
@@ -290,6 +290,13 @@ class Definitions:
             for each in members
             if each.name in ("__init__", "forward")
         ]
+
+
+def _at_worst(routine: Routine, context: Context) -> Context:
+    """Where a routine that is called in this context may run: Python and libraries call some methods by themselves, as
+    `{**x}` calls `keys`, and whoever calls one of a tensor's may mean it."""
+    is_of_others = routine.owner is not None and routine.unit.name in vocabulary.OF_ANY_DATA
+    return "forward" if is_of_others else context
 
 
 def fields_of(node: ast.ClassDef) -> list[str]:

@@ -27,6 +27,14 @@ class Meaning(Calls):
         self.flow.settle()
         self._find_contexts()
 
+    @property
+    def unreached(self) -> frozenset[tuple[int, int]]:
+        """Where functions stand that nothing calls, but for kernels, which call each other."""
+        functions = (node for node in self.routines if isinstance(node, ast.FunctionDef) and node not in self.kernels)
+        return frozenset(
+            (node.lineno, node.col_offset) for node in functions if self.routines[node].unit.context == "dead"
+        )
+
     def names_in_use(self, tree: ast.Module) -> set[str]:
         """Names that stand outside of functions that nothing calls."""
         found: set[str] = set()

@@ -12,7 +12,7 @@ import gc
 import mmap
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +42,7 @@ from kernelrl.executor.contest.drawing import Further
 from kernelrl.executor.contest.gpu import Gpu, library_share
 from kernelrl.executor.contest.input_changes import leaves_behind, share_elements
 from kernelrl.executor.contest.inputs import Inputs
+from kernelrl.executor.contest.interpreted import failing_with_kernels
 from kernelrl.executor.contest.launches import recorded_launches
 from kernelrl.executor.contest.operator_record import OperatorRecord
 from kernelrl.executor.contest.seeding import seed_torch
@@ -111,12 +112,13 @@ class Contestant:
         init_tensors: list[dict[str, Any]],
         seed: int,
         compiled: str | None = None,
+        unreached: Collection[Sequence[int]] = (),
     ) -> dict[str, Any]:
         """Import the source and construct `entry`; `init` None: the module's own `get_init_inputs()`.
 
-        `compiled` is a mode of `torch.compile`.
+        `compiled` is a mode of `torch.compile`; `unreached`: see `import_text`.
         """
-        self.module = import_text(source, self.scratch)
+        self.module = import_text(source, self.scratch, unreached)
         self.inputs_of_task = Inputs(self.module)
         seed_torch(seed)
         tensors: list[torch.Tensor] = []
@@ -234,7 +236,8 @@ class Contestant:
         if self.region is not None:
             self.region.begin()
         try:
-            outputs = call()
+            with failing_with_kernels():
+                outputs = call()
             if self.gpu is not None:
                 self.gpu.finish()
             reply = self._report(outputs, numbers=torch.float32) | seen

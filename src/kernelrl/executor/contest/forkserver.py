@@ -127,8 +127,9 @@ def main(control: socket.socket) -> None:
 def _warm_up() -> None:
     triton.runtime.jit.mangle_type(0)  # its first use imports much
     if "TRITON_INTERPRET" in os.environ:
-        from kernelrl.executor.contest import programs
+        from kernelrl.executor.contest import interpreted, programs
 
+        interpreted.install()
         programs.install(in_any_order=lambda: os.urandom(1)[0] % 2 == 0)
     system_paths(), clock_pages()  # found once for all that are forked
     torch.backends.cpu.get_cpu_capability()  # found in files that a candidate does not see

@@ -48,7 +48,7 @@ def main(given: Path, folder: Path) -> None:
     torch.manual_seed(0)
     task = import_text(request["task"], folder)
     init, inputs = task.get_init_inputs(), task.get_inputs()
-    candidate = import_text(request["candidate"], folder)
+    candidate = import_text(request["candidate"], folder, request["unreached"])
     with torch.no_grad():
         model = getattr(candidate, ENTRY_POINT)(*init).to(device)
         arguments = trees.map_tensors(tuple(inputs), to_device)

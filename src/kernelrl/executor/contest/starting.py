@@ -61,7 +61,6 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
         os.environ.update(of_cuda | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}))
     else:
         os.environ["TRITON_INTERPRET"] = "1"
-        _prepare_interpreter()
     # for OpenMP runtimes that the candidate brings along; torch's has read the forkserver's environment
     os.environ["OMP_NUM_THREADS"], os.environ["GOMP_SPINCOUNT"] = str(spec["threads"]), spin_count
     limits = Limits(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
@@ -113,33 +112,3 @@ def rehearse() -> None:
         Contestant(nobody, Path(), None, note, Helper(None)).rehearse()
     for name in dialects.names():
         read(dialects.get(name).example, name, static_rules=True)
-
-
-def _prepare_interpreter() -> None:
-    """Leave out what Triton does for a GPU: timing configs, of which the first serves, and copying what it changed.
-
-    And refuse what no kernel takes on a GPU: in a list or a dictionary it could hand out what the interpreter holds.
-    """
-    from triton.runtime.autotuner import Autotuner
-    from triton.runtime.interpreter import GridExecutor, InterpretedFunction
-
-    def all_alike(self: Autotuner, *args: Any, config: Any, **meta: Any) -> list[float]:
-        return [1.0, 1.0, 1.0]
-
-    def nothing_to_restore(self: GridExecutor, *arguments: Any) -> None:
-        """The interpreter works in the arguments' own memory where that is the CPU's."""
-
-    run = InterpretedFunction.run
-
-    def run_with_arguments(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
-        given = [*args, *kwargs.values()]
-        while given:
-            each = given.pop()
-            if isinstance(each, list | dict | set):
-                raise TypeError(f"a kernel takes no {type(each).__name__} as an argument; give it a tuple")
-            given += each if isinstance(each, tuple) else ()
-        return run(self, *args, grid=grid, **kwargs)
-
-    InterpretedFunction.run = run_with_arguments
-    Autotuner._bench = all_alike
-    GridExecutor._restore_args_dev = nothing_to_restore

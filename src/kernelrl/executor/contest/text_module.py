@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.abc
 import importlib.util
 import sys
 import traceback
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
+
+from kernelrl.syntax import parse
 
 MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
+_texts: dict[str, str] = {}
+"""By file name, what was imported."""
 
 
-def import_text(source: str, folder: Path) -> ModuleType:
-    """Import a text as if it were a file in a folder."""
-    spec = importlib.util.spec_from_loader(MODULE_NAME, _Text(folder / f"{MODULE_NAME}.py", source))
+def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] = ()) -> ModuleType:
+    """Import a text as if it were a file in a folder.
+
+    Args:
+        source: the text.
+        folder: the folder.
+        unreached: line and column of functions whose bodies are left out: whoever calls one all the same is told so.
+    """
+    text = _Text(folder / f"{MODULE_NAME}.py", source, frozenset((line, column) for line, column in unreached))
+    spec = importlib.util.spec_from_loader(MODULE_NAME, text)
     assert spec is not None and spec.loader is not None
+    _texts[text.get_filename(MODULE_NAME)] = source
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
     return module
+
+
+def function_at(function: FunctionType) -> ast.FunctionDef:
+    """The syntax of a function of an imported text that has decorators.
+
+    Raises:
+        LookupError: there is none where it says that it stands.
+    """
+    code = function.__code__
+    starts: dict[int, ast.FunctionDef] = {}
+    for node in parse(_texts[code.co_filename]).body:
+        if isinstance(node, ast.FunctionDef) and node.decorator_list[:1] and node.name == function.__name__:
+            starts.setdefault(node.decorator_list[0].lineno, node)
+    if code.co_firstlineno in starts:
+        return starts[code.co_firstlineno]
+    raise LookupError(f"line {code.co_firstlineno} does not define {function.__name__}")
 
 
 class _Text(importlib.abc.ExecutionLoader):
@@ -33,17 +63,30 @@ class _Text(importlib.abc.ExecutionLoader):
     Args:
         path: of the file that error messages name; it is not there.
         source: the text.
+        unreached: see `import_text`.
     """
 
-    def __init__(self, path: Path, source: str):
+    def __init__(self, path: Path, source: str, unreached: frozenset[tuple[int, int]]):
         self._path = str(path)
         self._source = source
+        self._unreached = unreached
 
     def get_filename(self, fullname: str) -> str:
         return self._path
 
     def get_source(self, fullname: str) -> str:
         return self._source
+
+    def get_code(self, fullname: str) -> CodeType:
+        """What runs of the text."""
+        tree = parse(self._source)
+        for node in ast.walk(tree) if self._unreached else ():
+            if isinstance(node, ast.FunctionDef) and (node.lineno, node.col_offset) in self._unreached:
+                said = f"nothing calls {node.name} where it can be seen, so its body was left out; call it by name"
+                stop = ast.parse(f"raise RuntimeError({said!r})").body
+                node.body = [ast.fix_missing_locations(ast.copy_location(each, node.body[0])) for each in stop]
+        code: CodeType = compile(tree, self._path, "exec", dont_inherit=True)
+        return code
 
 
 def explain(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from kernelrl.candidate import ENTRY_POINT, MAX_SOURCE_CHARS
 from kernelrl.executor.api import MAX_BUILDS, ExecutorSettings, Request
@@ -57,7 +58,8 @@ def build_ahead(
                 answer = cores.ask(process, question | {"static_rules": settings.static_rules}, READING_S)
                 if answer.get("violations") != []:
                     raise BadUnit("illegal", "found out where it is judged")
-                _serve_builds(process, request.candidate.source, settings, builder, cores, gpu_arch, found)
+                question = {"do": "load", "source": request.candidate.source, "unreached": answer["unreached"]}
+                _serve_builds(process, question, settings, builder, cores, gpu_arch, found)
         except (ProcessFailure, BadUnit):
             pass
         finally:
@@ -67,15 +69,14 @@ def build_ahead(
 
 def _serve_builds(
     process: Process,
-    source: str,
+    question: dict[str, Any],
     settings: ExecutorSettings,
     builder: Builder,
     cores: Cores,
     gpu_arch: str | None,
     found: Findings,
 ) -> None:
-    question = {"do": "load", "source": source, "entry": ENTRY_POINT, "init": [], "init_tensors": [], "seed": 0}
-    nonce = process.post(question)
+    nonce = process.post(question | {"entry": ENTRY_POINT, "init": [], "init_tensors": [], "seed": 0})
     while "build" in (message := cores.next_message(process, nonce, settings.load_timeout_s)):
         unit = message["build"] if isinstance(message["build"], dict) else {}
         if len(found.builds) >= MAX_BUILDS or (unit.get("cuda") and gpu_arch is None):

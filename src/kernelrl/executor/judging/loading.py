@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelrl.candidate import ENTRY_POINT
 from kernelrl.executor.api import DEFAULT_ARCH, MAX_BUILDS
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.building.units import BadUnit
@@ -22,9 +21,7 @@ def load(own: CandidateProcess) -> None:
     try:
         own.attach(timeout)
         loading, building_s = own.cores.stopwatch(), 0.0
-        nonce = own.process.post(
-            {"do": "load", "source": match.candidate.source, "entry": ENTRY_POINT} | own.reference.init
-        )
+        nonce = own.process.post(match.load_question | own.reference.init)
         while "build" in (message := own.cores.next_message(own.process, nonce, timeout)):
             if not may_build:
                 raise own.violation("build_request", "a native module beside Triton's kernels")

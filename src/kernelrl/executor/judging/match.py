@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from kernelrl.candidate import Candidate
+from kernelrl.candidate import ENTRY_POINT, Candidate
 from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.judging.findings import Findings
@@ -31,10 +32,18 @@ class Match:
     """Says when the candidate may run."""
     found: Findings
     """Takes what is found out."""
+    unreached: list[list[int]]
+    """Where functions of the candidate stand whose bodies are left out, see `import_text`."""
     dialect: str
     """That was asked for. In `python`, operators of PyTorch that compute are no violation."""
     may_learn: bool
     """Let a candidate that dies on a closed page teach that it is needed."""
+
+    @property
+    def load_question(self) -> dict[str, Any]:
+        """The question that loads the candidate, but for what its constructor gets."""
+        question = {"do": "load", "source": self.candidate.source, "entry": ENTRY_POINT}
+        return question | {"unreached": self.unreached}
 
     @property
     def must_do_the_work(self) -> bool:

@@ -14,7 +14,7 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import kernelrl
@@ -156,21 +156,26 @@ class Profiler:
                 self._cannot = f"{NOT_A_FOLDER_OF_ITS_OWN}: {MOVE}"
         self._runs = _ProfiledRuns(forkserver, cores, WALL_S, tuple(readable), scratch)
 
-    def profile(self, task: str, candidate: str, modules: tuple[Path, ...]) -> Profile:
+    def profile(
+        self, task: str, candidate: str, modules: tuple[Path, ...], unreached: tuple[tuple[int, ...], ...] = ()
+    ) -> Profile:
         """`run` with the device to itself. What fails is why there are no counters, and costs no verdict."""
         try:
             with self._cores.on_device():
-                return self.run(task, candidate, modules)
+                return self.run(task, candidate, modules, unreached)
         except Exception as error:
             return (), printable(f"{type(error).__name__}: {error}")
 
-    def run(self, task: str, candidate: str, modules: Sequence[Path]) -> Profile:
+    def run(
+        self, task: str, candidate: str, modules: Sequence[Path], unreached: Collection[Sequence[int]] = ()
+    ) -> Profile:
         """Profile one call.
 
         Args:
             task: text of the reference.
             candidate: text of the kernel.
             modules: the native modules that it asks for, in this order.
+            unreached: see `import_text`.
         """
         if self._ncu is None or self._cannot:
             return (), self._cannot
@@ -180,7 +185,7 @@ class Profiler:
             folder.mkdir()
             for number, path in enumerate(modules):
                 shutil.copy(path, given / f"{number}.so")
-            request = {"task": task, "candidate": candidate, "device": self._device}
+            request = {"task": task, "candidate": candidate, "device": self._device, "unreached": unreached}
             (given / profiled.REQUEST).write_text(json.dumps(request))
             program = [sys.executable, "-m", profiled.__name__, str(given)]
             made = self._runs.run(

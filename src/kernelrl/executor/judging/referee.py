@@ -42,7 +42,7 @@ def judge(
     library: ClosedLibrary,
     cores: Cores,
     bounds: Bounds,
-    profile: Callable[[str, str, tuple[Path, ...]], Profile] | None,
+    profile: Callable[[str, str, tuple[Path, ...], tuple[tuple[int, ...], ...]], Profile] | None,
     may_learn: bool = True,
 ) -> Verdict:
     """Judge one candidate.
@@ -74,7 +74,7 @@ def judge(
         found.layers = process.layers
         try:
             with cores.preparing():
-                _read_text(candidate, process, settings, cores, found)
+                unreached = _read_text(candidate, process, settings, cores, found)
             match = Match(
                 candidate=candidate,
                 reference=get_reference(),
@@ -84,6 +84,7 @@ def judge(
                 library=library,
                 cores=cores,
                 found=found,
+                unreached=unreached,
                 dialect=request.dialect,
                 may_learn=may_learn,
             )
@@ -120,7 +121,10 @@ def judge(
             look_again(match)
         if profile is not None:
             modules = tuple(built.path for built in found.builds if built.path is not None)
-            found.gpu_counters, found.uncounted = profile(match.reference.task.source, candidate.source, modules)
+            places = tuple(map(tuple, unreached))
+            found.gpu_counters, found.uncounted = profile(
+                match.reference.task.source, candidate.source, modules, places
+            )
         status: Status = "correct"
         feedback = ""
         found.stage = "correct"
@@ -158,8 +162,12 @@ def _needs(dialect: str, device: str) -> Needs:
 
 def _read_text(
     candidate: Candidate, process: Process, settings: ExecutorSettings, cores: Cores, found: Findings
-) -> None:
-    """Have the text parsed and held against the static rules in the process in which it would run."""
+) -> list[list[int]]:
+    """Have the text parsed and held against the static rules in the process in which it would run.
+
+    Returns:
+        Where functions stand whose bodies are left out.
+    """
     question = {"do": "read", "source": candidate.source, "dialect": candidate.dialect}
     try:
         answer = cores.ask(process, question | {"static_rules": settings.static_rules}, READING_S)
@@ -174,3 +182,5 @@ def _read_text(
     if found.violations:
         raise Ended("illegal", "Not a genuine kernel.")
     found.stage = "legal"
+    unreached: list[list[int]] = answer["unreached"]
+    return unreached

@@ -11,14 +11,13 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from typing import Any
 
-from kernelrl.candidate import ENTRY_POINT
 from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.building.units import BadUnit
 from kernelrl.executor.judging.arena import Case
 from kernelrl.executor.judging.match import Match
-from kernelrl.executor.judging.reference import Reference
 from kernelrl.executor.processes.call_memory import sealed_memory
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.failures import ProcessFailure
@@ -69,7 +68,8 @@ def look_for_memory_errors(match: Match) -> None:
     trial = _Trial(process, match.settings, cores)
     try:
         with cores.preparing():
-            finished = trial.load(candidate.source, reference, match.builder.checking("memory"), len(found.builds))
+            question, builder = match.load_question | reference.init, match.builder.checking("memory")
+            finished = trial.load(question, reference.arena_bytes, builder, len(found.builds))
             for number, case in enumerate(cases):
                 finished = finished and trial.run(case, found.trials + number)
     except (ProcessFailure, BadUnit):
@@ -92,17 +92,17 @@ class _Trial:
         self._cores = cores
         self.number, self.inputs = 0, "task"
 
-    def load(self, source: str, reference: Reference, builder: Builder, num_builds: int) -> bool:
+    def load(self, question: dict[str, Any], arena_bytes: int, builder: Builder, num_builds: int) -> bool:
         """Import the candidate and construct its model, with as many builds as before; whether that went well."""
         process, timeout = self._process, self._settings.load_timeout_s
         self._cores.ask(process, {"do": "watch"}, timeout)
-        fd = sealed_memory("kernelrl-inputs", reference.arena_bytes)
+        fd = sealed_memory("kernelrl-inputs", arena_bytes)
         try:
-            self._inputs = mmap.mmap(fd, reference.arena_bytes)
-            self._cores.ask(process, {"do": "attach", "sizes": [reference.arena_bytes]}, timeout, fds=(fd,))
+            self._inputs = mmap.mmap(fd, arena_bytes)
+            self._cores.ask(process, {"do": "attach", "sizes": [arena_bytes]}, timeout, fds=(fd,))
         finally:
             os.close(fd)
-        nonce = process.post({"do": "load", "source": source, "entry": ENTRY_POINT} | reference.init)
+        nonce = process.post(question)
         while "build" in (message := self._cores.next_message(process, nonce, timeout)):
             unit, num_builds = message["build"], num_builds - 1
             if num_builds < 0 or not isinstance(unit, dict) or unit.get("cuda"):

@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from kernelrl import dialects
+from kernelrl.dialects import language
 from kernelrl.syntax import parse
 
 MAX_VIOLATIONS = 50
 """Violations that are told; a text may break a rule on each of its lines."""
 READING_S = 10.0
 """Limit for a text (in seconds, see `Patience`)."""
-RULES = {name: dialects.get(name).find_violations for name in dialects.names()}
-"""Static rules by dialect, imported before a process that reads is confined."""
+DIALECTS = {name: dialects.get(name) for name in dialects.names()}
+"""Imported before a process that reads is confined."""
 
 
 def read(source: str, dialect: str, static_rules: bool) -> dict[str, Any]:
@@ -28,12 +29,17 @@ def read(source: str, dialect: str, static_rules: bool) -> dict[str, Any]:
         static_rules: False: only parse it.
 
     Returns:
-        `unparsable`, why it does not parse; or `violations`, the fields of each `Violation`.
+        `unparsable`, why it does not parse; or `violations`, the fields of each `Violation`, and `unreached`, line and
+        column of each function whose body must not run, see `language.Reading`.
     """
     try:
         parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         why = error.msg if isinstance(error, SyntaxError) else error
         return {"unparsable": f"line {getattr(error, 'lineno', None)}: {why}"[:500]}
-    violations = RULES[dialect](source)[:MAX_VIOLATIONS] if static_rules else []
-    return {"violations": [violation.model_dump() for violation in violations]}
+    if not static_rules:
+        return {"violations": [], "unreached": []}
+    rules = DIALECTS[dialect]
+    violations = rules.find_violations(source)[:MAX_VIOLATIONS]
+    unreached = language.read(source, may_compute=rules.may_compute).unreached
+    return {"violations": [violation.model_dump() for violation in violations], "unreached": sorted(unreached)}

@@ -1,0 +1,141 @@
+"""What Triton's interpreter runs: the text that was read, over a grid, on what a kernel takes on a GPU.
+
+The interpreter runs a kernel as Python. By itself it looks for the kernel's text by its lines, puts its own names among
+the file's, and lets a kernel be called as a function; and what a kernel says when it fails has values in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from triton import language as tl
+from triton.runtime import interpreter
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.interpreter import GridExecutor, InterpretedFunction
+
+from kernelrl.dialects.language.vocabulary import DEVICE_BUILTINS
+from kernelrl.executor.contest.text_module import MODULE_NAME, function_at
+
+_TAKEN: frozenset[type] = frozenset(
+    {torch.Tensor, torch.nn.Parameter, torch.dtype, tl.dtype, bool, int, float, str, type(None), InterpretedFunction}
+)
+"""Types of arguments, but for tuples of them. A list could hand out what the interpreter holds, and an object of the
+candidate's would be called by it."""
+_OF_PYTHON = {name: getattr(builtins, name) for name in DEVICE_BUILTINS}
+_failures: list[Exception] = []
+_depth = 0  # of launches that have not ended
+
+
+def install() -> None:
+    """From now on this process interprets kernels so, without what Triton does for a GPU alone: to time configs, of
+    which the first serves, and to copy back what a kernel has changed."""
+    Autotuner._bench = _all_alike
+    GridExecutor._restore_args_dev = _nothing_to_restore
+    InterpretedFunction.run = _with_its_arguments(InterpretedFunction.run)
+    InterpretedFunction.__call__ = _within_a_launch(InterpretedFunction.__call__)
+    InterpretedFunction.rewrite = _as_it_was_read(InterpretedFunction.rewrite)
+
+
+@contextmanager
+def failing_with_kernels() -> Iterator[None]:
+    """What is done in here fails where a kernel of it has failed, whoever has caught that error."""
+    _failures.clear()
+    yield
+    if _failures:
+        raise _failures.pop(0)
+
+
+def _all_alike(self: Autotuner, *args: Any, config: Any, **meta: Any) -> list[float]:
+    return [1.0, 1.0, 1.0]
+
+
+def _nothing_to_restore(self: GridExecutor, *arguments: Any) -> None:
+    """The interpreter works in the arguments' own memory where that is the CPU's."""
+
+
+def _with_its_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
+    def run_with_its_arguments(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        global _depth
+        _check_taken([*args, *kwargs.values(), *(self.fn.__defaults__ or ()), *(self.fn.__kwdefaults__ or {}).values()])
+        _depth += 1
+        try:
+            return run(self, *args, grid=grid, **kwargs)
+        except Exception as error:
+            _failures.append(error)
+            raise
+        finally:
+            _depth -= 1
+
+    return run_with_its_arguments
+
+
+def _check_taken(given: list[Any]) -> None:
+    while given:
+        each = given.pop()
+        if isinstance(each, tuple):
+            given += each
+        elif isinstance(each, tl.constexpr):
+            given.append(each.value)
+        elif type(each) not in _TAKEN:
+            raise TypeError(f"a kernel takes no {type(each).__name__} as an argument; give it a tensor or a number")
+
+
+def _within_a_launch(call: Callable[..., Any]) -> Callable[..., Any]:
+    def call_within_a_launch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _depth:
+            raise RuntimeError(f"{self.fn.__name__}(…) outside of a kernel: launch it over a grid, kernel[grid](…)")
+        return call(self, *args, **kwargs)
+
+    return call_within_a_launch
+
+
+def _as_it_was_read(rewrite: Callable[..., Any]) -> Callable[..., Any]:
+    def rewrite_what_was_read(self: Any) -> Any:
+        if self.fn.__module__ != MODULE_NAME:  # of Triton's own library
+            return rewrite(self)
+        kernel = _rewritten(self.fn)
+        kernel.__globals__.update(_world(self.fn))  # the file may have made more of it since
+        return kernel
+
+    return rewrite_what_was_read
+
+
+@cache
+def _rewritten(function: FunctionType) -> FunctionType:
+    """A kernel as the interpreter runs it, with nothing around it but what its text names."""
+    node = function_at(function)
+    arguments = node.args
+    arguments.defaults, arguments.kw_defaults = [], [None] * len(arguments.kwonlyargs)
+    for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        each.annotation = None
+    node.decorator_list, node.returns = [], None
+    tree = interpreter.ASTTransformer().visit(ast.Module([node], []))
+    world = {"__builtins__": _OF_PYTHON, "__name__": MODULE_NAME} | _of_the_interpreter()
+    exec(compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec", dont_inherit=True), world)
+    kernel: FunctionType = world.pop(function.__name__)
+    kernel.__defaults__, kernel.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+    kernel.__annotations__ = function.__annotations__
+    return kernel
+
+
+def _of_the_interpreter() -> dict[str, Any]:
+    """What the interpreter's rewriting of a text names."""
+    names = ("interpreter_semantic", "_InterpreterComparison")
+    return {name: getattr(interpreter, name) for name in names if hasattr(interpreter, name)}
+
+
+def _world(function: FunctionType) -> dict[str, Any]:
+    """What a kernel's text names of its file, and Triton's language, which the interpreter looks for there."""
+    named, language = function.__code__.co_names, (tl, tl.core)
+    return {
+        name: value
+        for name, value in function.__globals__.items()
+        if (name in named and not name.startswith("__")) or (isinstance(value, ModuleType) and value in language)
+    }
