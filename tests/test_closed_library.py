@@ -379,6 +379,12 @@ def test_no_way_to_record_a_conversion_has_it_replayed() -> None:
         operator("aten::_to_copy", [tensor("torch.float32")], {"out": tensor("torch.int32")}, "out"),
         operator("aten::type_as", [tensor("torch.float32"), tensor("torch.bool")], {}),
     ]
+    forged += [
+        operator("aten::flatten", [{"tensor": ["torch.int32", [4, 4], [1, 4], "cpu"]}], {}, "__eq__"),
+        operator("aten::_to_copy", ["default", 0], {}, "__setattr__"),
+        operator("aten::view", ["_qualified_op_name", "aten::add"], {}, "__setattr__"),
+        operator("aten::view", [tensor("torch.int32"), tensor("torch.float32")], {}, "Tensor"),
+    ]
     plain = [operator("aten::_to_copy", [tensor("torch.uint8")], {"dtype": {"named": "torch.float32"}})]
     for operators, expected in ((forged, ""), (plain, "torch.uint8 to torch.float32")):
         command = [sys.executable, "-c", REPLAY, json.dumps(operators)]

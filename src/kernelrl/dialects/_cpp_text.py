@@ -69,9 +69,16 @@ def forbidden_includes(text: str) -> list[str]:
 
 def forbidden_words(text: str) -> list[tuple[str, int]]:
     """Words of C++ text, outside comments and strings, that no kernel needs, each with the line of its first place."""
-    code = b"".join(part if kind == "code" else _blank(part) for kind, part in _parts(text))
+    parts = list(_parts(text))
+    code = b"".join(part if kind == "code" else _blank(part) for kind, part in parts)
     found: dict[str, int] = {}
     line, counted = 0, 0
+    joined = _SPLICE.search(text.encode("utf-8", "replace"))
+    for kind, part in parts:  # what follows one of these may be read in two ways
+        if (kind == "raw" and joined) or b"??/" in part:
+            found["a raw string beside lines that end in a backslash" if kind == "raw" else "??/"] = line
+        line += part.count(b"\n")
+    line = 0
     for match in FORBIDDEN_WORD.finditer(code):
         if _HARMLESS_OF_TORCH.fullmatch(match.group()):
             continue
@@ -100,8 +107,9 @@ def _blank(part: bytes) -> bytes:
 
 
 def _parts(text: str) -> Iterator[tuple[str, bytes]]:
-    """The text in pieces: `code`, `comment` and `string`. Lines are joined, digraphs and trigraphs replaced."""
-    data = text.encode("utf-8", "replace").replace(b"??/", b"\\").replace(b"??=", b"#")
+    """The text in pieces: `code`, `comment`, `string` and `raw` (string). Lines are joined, digraphs and a trigraph
+    replaced: after a raw string, in which they are not, nothing is certain."""
+    data = text.encode("utf-8", "replace").replace(b"??=", b"#")
     data = _SPLICE.sub(b"", data).replace(b"%:", b"#")
     begin = position = 0
     while lexeme := _LEXEME.search(data, position):
@@ -112,7 +120,7 @@ def _parts(text: str) -> Iterator[tuple[str, bytes]]:
         elif opening == b"/*":
             kind, end = "comment", _after(data, b"*/", position)
         elif opening.endswith(b"("):
-            kind, end = "string", _after(data, b")" + opening.partition(b'"')[2][:-1] + b'"', position)
+            kind, end = "raw", _after(data, b")" + opening.partition(b'"')[2][:-1] + b'"', position)
         elif opening[-1:] in _REST_OF_TEXT:
             rest = _REST_OF_TEXT[opening[-1:]].match(data, position)
             kind, end = "string", rest.end()

@@ -21,7 +21,7 @@ from torch import nn
 
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.values import tensors_in
-from kernelrl.executor.legality.operators import COPIES, VIEWS
+from kernelrl.executor.legality.operators import ALLOCATION_AND_VIEWS, COPIES, PLUMBING, VIEWS
 from kernelrl.executor.processes import elf
 from kernelrl.executor.processes.note import argument_of
 
@@ -426,75 +426,96 @@ def _mistakes(copies: bool) -> list[Callable[[], Any]]:
     return [*found, lambda: x.copy_(torch.zeros(5)), lambda: x[:2].copy_(x[:3])] if copies else found
 
 
-class NotPlain(Exception):
-    """An operator converts as only a kernel may."""
+class NotAllowed(Exception):
+    """An operator does what only a kernel may do."""
 
 
-class PlainConversions(OperatorMode):  # type: ignore[no-untyped-call]
-    """Stops an operator before it makes a conversion that only a kernel may make, however it was called.
+class Allowed(OperatorMode):  # type: ignore[no-untyped-call]
+    """Lets nothing reach PyTorch's dispatcher but what the library may do beside a kernel.
 
     Args:
-        types: see `is_plain`.
+        copies: see `Copies`.
     """
 
-    def __init__(self, types: frozenset[torch.dtype]):
+    def __init__(self, copies: Copies):
         super().__init__()
-        self._types = types
+        self._copies = copies
+        self._operators = ALLOCATION_AND_VIEWS if copies is None else PLUMBING
+        self.broken = False
+        """Something else was to run, or has moved data."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func._schema.name in COPIES:
-            given = arguments_of(func, args, kwargs or {})
-            source = given.get("src", given["self"])
-            targets = [given["self"], *(given.get(name) for name in ("dtype", "other", "out"))]
-            wanted = [each.dtype if isinstance(each, torch.Tensor) else each for each in targets if each is not None]
-            if not all(is_plain(self._types, source.dtype, dtype) for dtype in wanted):
-                raise NotPlain
-        return func(*args, **(kwargs or {}))
+        before, self.broken = self.broken, True  # whatever fails in here
+        if func._schema.name not in self._operators or not self._is_plain(func, args, kwargs or {}):
+            raise NotAllowed
+        self.broken = before
+        result = func(*args, **(kwargs or {}))
+        if self._copies is None and _moves_data(func._schema.name, tensors_in((args, kwargs)), tensors_in(result)):
+            self.broken = True
+            raise NotAllowed
+        return result
+
+    def _is_plain(self, func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Whether it makes no conversion that only a kernel may make, see `is_plain`."""
+        if func._schema.name not in COPIES:
+            return True
+        given = arguments_of(func, args, kwargs)
+        source = given.get("src", given["self"])
+        targets = [given["self"], *(given.get(name) for name in ("dtype", "other", "out"))]
+        wanted = [each.dtype if isinstance(each, torch.Tensor) else each for each in targets if each is not None]
+        return all(is_plain(self._copies or frozenset(), source.dtype, dtype) for dtype in wanted)
 
 
-def replay(operators: list[dict[str, Any]], types: Copies) -> None:
-    """Call operators as they were recorded, with other values; those whose record is broken raise and are left out.
+def _moves_data(name: str, given: list[torch.Tensor], made: list[torch.Tensor]) -> bool:
+    """Whether an operator that gives views or memory has moved data: `reshape` copies where there is no view, `fill_`
+    where it is given a tensor, `resize_` what was there before."""
+    if name not in VIEWS:
+        has_data = any(tensor.numel() for tensor in given)
+        return has_data and (len(given) > 1 or name == "aten::resize_")
+    places = {tensor.untyped_storage().data_ptr() for tensor in given}
+    return not all(tensor.untyped_storage().data_ptr() in places for tensor in made)
 
-    So are conversions that only a kernel may make, see `is_plain`. Who forges a record has them called in any way that
-    there is.
+
+def allowed_among(operators: list[dict[str, Any]], copies: Copies) -> list[dict[str, Any]]:
+    """The records of those operators that do nothing that only a kernel may do, however they are called.
+
+    It calls them, so that it is asked where they find libraries open: what they need there is not noted.
     """
+    return [operator for operator in operators if (calls := _calls_of(operator)) and _are_allowed(calls, copies)]
+
+
+def _are_allowed(calls: list[Callable[[], Any]], copies: Copies) -> bool:
+    """Whether calls do nothing that is not allowed. One that fails by itself may be an honest candidate's mistake."""
+    for call in calls:
+        with contextlib.suppress(Exception), Allowed(copies) as watch:
+            call()
+        if watch.broken:
+            return False
+    return True
+
+
+def replay(operators: list[dict[str, Any]], copies: Copies) -> None:
+    """Call operators as they were recorded, with other values, if they are allowed: see `allowed_among`."""
     for operator in operators:
-        with contextlib.suppress(Exception):
-            calls, args, kwargs = _call_of(operator)
+        calls = _calls_of(operator)
+        if _are_allowed(calls, copies):
             for call in calls:
-                try:
-                    with PlainConversions(types or frozenset()):
-                        call(*args, **kwargs)
-                except NotPlain:
-                    continue
-                except Exception:  # noqa: S110 - it may be a mistake of an honest candidate's
-                    pass
                 with contextlib.suppress(Exception):
-                    call(*args, **kwargs)
+                    call()
 
 
-def copies_nothing(operator: dict[str, Any]) -> bool:
-    """Whether an operator that gives views or memory moves no data, called as it was recorded.
-
-    `reshape` copies where there is no view, `fill_` where it is given a tensor, `resize_` what was there before.
-    """
+def _calls_of(operator: dict[str, Any]) -> list[Callable[[], Any]]:
+    """The calls of a recorded operator: by the overload that was recorded, and as Python calls it. None, where the
+    record is no record: a candidate may have written it."""
     try:
-        (call, *_), args, kwargs = _call_of(operator)
-        given = tensors_in((args, kwargs))
-        if operator["name"] not in VIEWS:
-            has_data = any(tensor.numel() for tensor in given)
-            return not has_data or (len(given) == 1 and operator["name"] != "aten::resize_")
-        places = {tensor.untyped_storage().data_ptr() for tensor in given}
-        return all(tensor.untyped_storage().data_ptr() in places for tensor in tensors_in(call(*args, **kwargs)))
+        name, overload = operator["name"], operator["overload"]
+        packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
+        if name not in PLUMBING or overload not in packet.overloads():
+            return []
+        args = [argument_of(form) for form in operator["args"]]
+        kwargs = {key: argument_of(form) for key, form in operator["kwargs"].items()}
+        functions = [getattr(packet, overload), getattr(torch.Tensor, packet.__name__, None)]
+        functions.append(getattr(torch, packet.__name__, None) if functions[-1] is None else None)
     except Exception:
-        return False
-
-
-def _call_of(operator: dict[str, Any]) -> tuple[list[Callable[..., Any]], list[Any], dict[str, Any]]:
-    """The functions by which a recorded operator is called, and its arguments."""
-    name = operator["name"].removeprefix("aten::")
-    args = [argument_of(form) for form in operator["args"]]
-    kwargs = {key: argument_of(form) for key, form in operator["kwargs"].items()}
-    function = getattr(torch.Tensor, name, getattr(torch, name, None))
-    calls = getattr(getattr(torch.ops.aten, name), operator["overload"]), function
-    return [call for call in calls if call is not None], args, kwargs
+        return []
+    return [partial(function, *args, **kwargs) for function in functions if function is not None]

@@ -27,10 +27,11 @@ from kernelrl.executor.contest.builds import route_builds
 from kernelrl.executor.contest.call_region import CallRegion
 from kernelrl.executor.contest.closed_pages import (
     CPU,
+    Copies,
     Helper,
     Plumbing,
     all_inputs,
-    copies_nothing,
+    allowed_among,
     find_needed,
     replay,
     work_as_native_code,
@@ -398,9 +399,9 @@ class Contestant:
         gc.collect()  # what was left over in construction may need a library to be freed
         return {"failures": self.helper.close(ranges, path, parts)}
 
-    def do_leave_copies_out(self, operators: list[dict[str, Any]]) -> dict[str, Any]:
-        """Those of some operators that move no data."""
-        return {"operators": [each for each in operators if copies_nothing(each)]}
+    def do_sift(self, operators: list[dict[str, Any]], types: list[str] | None) -> dict[str, Any]:
+        """Those of some recorded operators that do nothing that only a kernel may do; `types`: see below."""
+        return {"operators": allowed_among(operators, _copies(types))}
 
     def do_find_functions(
         self, mappings: list[Any], operators: list[dict[str, Any]], types: list[str] | None
@@ -411,7 +412,7 @@ class Contestant:
             mappings, operators: see above.
             types: between which conversions are allowed; None: no copies are.
         """
-        copies = None if types is None else frozenset({torch.float32, *(getattr(torch, name) for name in types)})
+        copies = _copies(types)
 
         def work() -> None:
             if operators:
@@ -449,3 +450,7 @@ class Contestant:
         if not reply["ok"]:
             raise RuntimeError(f"build of {unit['name']!r} failed:\n{reply['log']}")
         return Path(reply["path"])
+
+
+def _copies(types: list[str] | None) -> Copies:
+    return None if types is None else frozenset({torch.float32, *(getattr(torch, name) for name in types)})

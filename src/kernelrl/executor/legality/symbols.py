@@ -49,6 +49,7 @@ _KNOWN_OF_PYTHON = re2.compile(
     r"(_?Py\w+|pthread_(key|mutex|get|set)\w+|fflush|strdup|strtol|getenv|environ|dl_iterate_phdr|__errno_location)(@.*)?"
 )
 """What a module made by torch's loader has beside those."""
+_RUNS_TEXT = re2.compile(r"PyRun_\w+|Py_Compile\w+|PyEval_EvalCode\w*|PyMarshal_\w+|PyCode_New\w*")
 _OPERATOR = re2.compile(r"at::_ops::(\w+)::")
 _PLUMBING = re2.compile(entry_points(PLUMBING))
 """Operators of PyTorch's that are allowed."""
@@ -86,6 +87,8 @@ def _is_known(symbol: str) -> bool:
 
 
 def _is_known_of_torch(symbol: str) -> bool:
+    if _RUNS_TEXT.fullmatch(symbol.partition("@")[0]):
+        return False
     return bool(_TORCH_NAMESPACE.search(symbol) or _KNOWN_OF_PYTHON.fullmatch(symbol))
 
 

@@ -318,11 +318,10 @@ class ClosedLibrary:
         if file is None or not operators or _is_open(closed.needed, file, offset):
             return False
         try:
-            operators = operators[-MAX_OPERATORS:]
-            if closed.allowed == "views":
-                with self._start() as other:  # not the one that finds: what is called a first time needs the most
-                    reply, _ = other.ask({"do": "leave_copies_out", "operators": operators}, LEARNING_S)
-                operators = reply.get("operators", [])
+            question = {"do": "sift", "operators": operators[-MAX_OPERATORS:], "types": _types(closed.allowed)}
+            with self._start() as other:  # not the one that finds: what is called a first time needs the most
+                reply, _ = other.ask(question, LEARNING_S)
+            operators = reply.get("operators", [])
             found = self._find(closed.allowed, operators) if operators else {}
         except (ProcessFailure, ValueError, RecursionError):  # the note is what the process has made of it
             return False
@@ -345,11 +344,10 @@ class ClosedLibrary:
         """The functions that some operators need; without any, all that is allowed."""
         with self._start() as process:
             mappings = self._closable(process, interpreted=False)
-            kind, *types = allowed.split()
             question = {
                 "do": "find_functions",
                 "operators": operators,
-                "types": types if kind == "copies" else None,
+                "types": _types(allowed),
                 "mappings": [list(vars(each).values()) for each in mappings],
             }
             reply, _ = process.ask(question, LEARNING_S if operators else TIMEOUT_S)
@@ -372,6 +370,12 @@ class ClosedLibrary:
 
 def _operators(allowed: Allowed) -> frozenset[str]:
     return OPERATORS[allowed.split()[0]]
+
+
+def _types(allowed: Allowed) -> list[str] | None:
+    """Between which types conversions are allowed, beside `torch.float32`; None: there are no copies."""
+    kind, *types = allowed.split()
+    return types if kind == "copies" else None
 
 
 def _union(some: Functions, others: Functions) -> Functions:
