@@ -1,7 +1,9 @@
 """What Triton's interpreter runs: the text that was read, over a grid, on what a kernel takes on a GPU.
 
 The interpreter runs a kernel as Python. By itself it looks for the kernel's text by its lines, puts its own names among
-the file's, and lets a kernel be called as a function; and what a kernel says when it fails has values in it.
+the file's, and lets a kernel be called as a function; and what a kernel says when it fails has values in it. Of blocks,
+Python's `and`, `not`, `if`, `max` mean something else than Triton's compiler makes of them, and its numbers are wider
+than the arguments that a GPU gets.
 """
 
 from __future__ import annotations
@@ -10,15 +12,16 @@ import ast
 import builtins
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, reduce
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from triton import language as tl
 from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
-from triton.runtime.interpreter import GridExecutor, InterpretedFunction
+from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
 
 from kernelrl.dialects.language.vocabulary import DEVICE_BUILTINS
 from kernelrl.executor.contest.text_module import MODULE_NAME, function_at
@@ -28,7 +31,40 @@ _TAKEN: frozenset[type] = frozenset(
 )
 """Types of arguments, but for tuples of them. A list could hand out what the interpreter holds, and an object of the
 candidate's would be called by it."""
-_OF_PYTHON = {name: getattr(builtins, name) for name in DEVICE_BUILTINS}
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, tl.tensor)
+
+
+def _extremum(of_blocks: str, of_numbers: Callable[..., Any]) -> Callable[..., Any]:
+    """Python's `max` or `min`, by which a kernel means Triton's where one of the values is a tensor."""
+
+    def chosen(*values: Any) -> Any:
+        return reduce(getattr(tl, of_blocks), values) if any(map(_is_tensor, values)) else of_numbers(*values)
+
+    return chosen
+
+
+_OF_PYTHON = {name: getattr(builtins, name) for name in DEVICE_BUILTINS} | {
+    "max": _extremum("maximum", max),
+    "min": _extremum("minimum", min),
+}
+
+
+def _truth(value: Any) -> Any:
+    if _is_tensor(value) and value.type.is_block() and value.type.numel != 1:
+        raise ValueError("a block is neither true nor false: use tl.where, or reduce it first")
+    return value
+
+
+_LOGIC: dict[str, Callable[..., Any]] = {
+    "__truth__": _truth,
+    "__both__": lambda first, second: first.logical_and(second()) if _is_tensor(first) else first and second(),
+    "__either__": lambda first, second: first.logical_or(second()) if _is_tensor(first) else first or second(),
+    "__not__": lambda value: value.__not__() if _is_tensor(value) else not value,
+}
+"""What a kernel's conditions, `and`, `or` and `not` are, under names that no candidate may use."""
 _failures: list[Exception] = []
 _depth = 0  # of launches that have not ended
 
@@ -41,6 +77,7 @@ def install() -> None:
     InterpretedFunction.run = _with_its_arguments(InterpretedFunction.run)
     InterpretedFunction.__call__ = _within_a_launch(InterpretedFunction.__call__)
     InterpretedFunction.rewrite = _as_it_was_read(InterpretedFunction.rewrite)
+    interpreter._implicit_cvt = _as_a_gpu_gets_it(interpreter._implicit_cvt)
 
 
 @contextmanager
@@ -116,8 +153,8 @@ def _rewritten(function: FunctionType) -> FunctionType:
     for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         each.annotation = None
     node.decorator_list, node.returns = [], None
-    tree = interpreter.ASTTransformer().visit(ast.Module([node], []))
-    world = {"__builtins__": _OF_PYTHON, "__name__": MODULE_NAME} | _of_the_interpreter()
+    tree = interpreter.ASTTransformer().visit(_Logic().visit(ast.Module([node], [])))
+    world = {"__builtins__": _OF_PYTHON, "__name__": MODULE_NAME} | _LOGIC | _of_the_interpreter()
     exec(compile(ast.fix_missing_locations(tree), function.__code__.co_filename, "exec", dont_inherit=True), world)
     kernel: FunctionType = world.pop(function.__name__)
     kernel.__defaults__, kernel.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
@@ -139,3 +176,39 @@ def _world(function: FunctionType) -> dict[str, Any]:
         for name, value in function.__globals__.items()
         if (name in named and not name.startswith("__")) or (isinstance(value, ModuleType) and value in language)
     }
+
+
+class _Logic(ast.NodeTransformer):
+    """Has `_LOGIC` do what Python would with the truth of a whole block."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        first, *others = [self.visit(value) for value in node.values]
+        name = "__both__" if isinstance(node.op, ast.And) else "__either__"
+        for other in others:
+            first = self._call(node, name, first, ast.Lambda(ast.arguments([], [], None, [], [], None, []), other))
+        return first
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return self._call(node, "__not__", node.operand) if isinstance(node.op, ast.Not) else node
+
+    def _visit_condition(self, node: ast.If | ast.While | ast.IfExp | ast.Assert) -> ast.AST:
+        self.generic_visit(node)
+        node.test = self._call(node.test, "__truth__", node.test)
+        return node
+
+    visit_If = visit_While = visit_IfExp = visit_Assert = _visit_condition
+
+    def _call(self, node: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
+        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), list(arguments), []), node)
+
+
+def _as_a_gpu_gets_it(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Numbers with a point arrive in 32 bits, as integers arrive in theirs."""
+
+    def converted(argument: Any) -> Any:
+        if type(argument) is not float:
+            return convert(argument)
+        return tl.tensor(TensorHandle(np.array([argument], np.float32), tl.float32), tl.float32)
+
+    return converted
