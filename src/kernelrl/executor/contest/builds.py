@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from kernelrl.executor import trees
 
+ALL = "all"
+"""In the place of a unit to build: all have been built, and are to be offered."""
 MANY = 1000
 """More numbers than a call may hand over, see `judging.trials`."""
 MOST_DIMENSIONS, CHANGES = 8, 16
@@ -69,63 +72,111 @@ class HandedOver:
         return int(self._num_changed % CHANGES == 0)
 
 
-class CountedModule:
-    """A module of TVM's, of which the functions' results are counted."""
+class Modules:
+    """The native modules of one candidate: all are built before any is loaded, so that no text that is built was made
+    by native code, which can read the libraries' code and could have it compiled into its own.
 
-    def __init__(self, module: Any, handed_over: HandedOver):
-        self._module = module
-        self._handed_over = handed_over
+    Args:
+        build: has the builder compile a unit.
+        offered: after the last build, gives the paths of all that were built, in their order.
+    """
+
+    def __init__(self, build: Callable[[dict[str, Any]], None], offered: Callable[[], list[Path]]):
+        self.handed_over = HandedOver()
+        self._build = build
+        self._offered = offered
+        self._built: list[NativeModule] = []
+        self._are_loaded = False
+
+    def add(self, unit: dict[str, Any], load: Callable[[str, str], Any]) -> NativeModule:
+        """A module that is built now, and loaded when one is used.
+
+        Args:
+            unit: see `Builder.build`.
+            load: makes the module of its name and path.
+        """
+        if self._are_loaded:
+            raise RuntimeError("all native modules are built before any of them is used: move this load_inline up")
+        self._build(unit)
+        module = NativeModule(self, unit["name"], unit["functions"], load)
+        self._built.append(module)
+        return module
+
+    def load(self) -> None:
+        """Load all that were built."""
+        if self._are_loaded or not self._built:
+            return
+        self._are_loaded = True
+        for module, path in zip(self._built, self._offered(), strict=True):
+            module.load(path)
+
+
+class NativeModule:
+    """A native module, of which the functions' results are counted.
+
+    Args:
+        modules: those of the candidate.
+        name: what it is called.
+        functions: names of what it has, as far as the candidate has said.
+        load: see `Modules.add`.
+    """
+
+    def __init__(self, modules: Modules, name: str, functions: list[str], load: Callable[[str, str], Any]):
+        self._modules, self._name, self._functions, self._load = modules, name, functions, load
+        self._loaded: Any = None
+
+    def load(self, path: Path) -> None:
+        """Load it from there."""
+        self._loaded = self._load(self._name, str(path))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_module" not in self.__dict__:  # which a copy lacks at first
+        if name.startswith("__") or "_loaded" not in self.__dict__:  # which a copy lacks at first
             raise AttributeError(name)
-        function = self.__dict__[name] = self._handed_over.counting(getattr(self._module, name))
+        if self._loaded is None and name in self._functions:
+            return partial(self._call, name)
+        self._modules.load()
+        function = self.__dict__[name] = self._modules.handed_over.counting(getattr(self._loaded, name))
         return function
 
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        self._modules.load()
+        return getattr(self, name)(*args, **kwargs)
+
     def __getitem__(self, name: str) -> Any:
-        return self._handed_over.counting(self._module[name])
+        return getattr(self, name)
 
 
-def route_builds(build: Callable[[dict[str, Any]], Path]) -> HandedOver:
-    """Send every inline C++ build of the candidate to the builder, whichever loader it uses."""
+def route_builds(build: Callable[[dict[str, Any]], None], offered: Callable[[], list[Path]]) -> Modules:
+    """Send every inline C++ build of the candidate to the builder, whichever loader it uses. See `Modules`."""
     import torch.utils.cpp_extension
     import tvm_ffi
     import tvm_ffi.cpp
 
-    handed_over = HandedOver()
+    modules = Modules(build, offered)
+    known: dict[str, NativeModule] = {}
 
     def as_list(value: Any) -> list[str]:
         return [value] if isinstance(value, str) else [str(item) for item in value or ()]
 
-    def compiled(
-        loader: str, name: str, cpp: Any, cuda: Any, functions: Any, cflags: Any, cuda_cflags: Any, ldflags: Any
-    ) -> Path:
+    def module(
+        loader: str, load: Callable[[str, str], Any], name: str, cpp: Any, cuda: Any, functions: Any, *flags: Any
+    ) -> NativeModule:
+        """The module of these texts; a constructor that runs again gets the one that it got before."""
+        cflags, cuda_cflags, ldflags = map(as_list, flags)
         unit = {
             "loader": loader,
             "name": name,
             "cpp": as_list(cpp),
             "cuda": as_list(cuda),
             "functions": list(functions) if isinstance(functions, dict) else as_list(functions),
-            "cflags": as_list(cflags),
-            "cuda_cflags": as_list(cuda_cflags),
-            "ldflags": as_list(ldflags),
+            "cflags": cflags,
+            "cuda_cflags": cuda_cflags,
+            "ldflags": ldflags,
         }
-        return build(unit)
+        if (key := repr(unit)) not in known:
+            known[key] = modules.add(unit, load)
+        return known[key]
 
-    loaded: dict[str, Any] = {}
-
-    def once(load: Callable[..., Any]) -> Callable[..., Any]:
-        """A constructor that runs again gets the module that it got before."""
-
-        def load_once(*args: Any, **kwargs: Any) -> Any:
-            key = repr((args, sorted(kwargs.items())))
-            if key not in loaded:
-                loaded[key] = load(*args, **kwargs)
-            return loaded[key]
-
-        return load_once
-
-    @once
     def tvm_load_inline(
         name: str,
         *,
@@ -136,12 +187,10 @@ def route_builds(build: Callable[[dict[str, Any]], Path]) -> HandedOver:
         extra_cuda_cflags: Any = None,
         extra_ldflags: Any = None,
         **ignored: Any,
-    ) -> Any:
+    ) -> NativeModule:
         flags = extra_cflags, extra_cuda_cflags, extra_ldflags
-        path = compiled("tvm_ffi", name, cpp_sources, cuda_sources, functions, *flags)
-        return CountedModule(tvm_ffi.load_module(str(path)), handed_over)
+        return module("tvm_ffi", load_of_tvm, name, cpp_sources, cuda_sources, functions, *flags)
 
-    @once
     def torch_load_inline(
         name: str,
         cpp_sources: Any,
@@ -151,17 +200,22 @@ def route_builds(build: Callable[[dict[str, Any]], Path]) -> HandedOver:
         extra_cuda_cflags: Any = None,
         extra_ldflags: Any = None,
         **ignored: Any,
-    ) -> ModuleType:
+    ) -> NativeModule:
         flags = extra_cflags, extra_cuda_cflags, extra_ldflags
-        path = compiled("torch", name, cpp_sources, cuda_sources, functions, *flags)
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        for function in [each for each in vars(module) if not each.startswith("__")]:
-            setattr(module, function, handed_over.counting(getattr(module, function)))
-        return module
+        return module("torch", _load_extension, name, cpp_sources, cuda_sources, functions, *flags)
 
-    tvm_ffi.cpp.load_inline = tvm_load_inline
-    torch.utils.cpp_extension.load_inline = torch_load_inline
-    return handed_over
+    def load_of_tvm(name: str, path: str) -> Any:
+        return tvm_ffi.load_module(path)
+
+    loaders: list[Callable[..., Any]] = [tvm_load_inline, torch_load_inline]
+    tvm_ffi.cpp.load_inline, torch.utils.cpp_extension.load_inline = loaders
+    return modules
+
+
+def _load_extension(name: str, path: str) -> ModuleType:
+    """An extension module of Python's."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

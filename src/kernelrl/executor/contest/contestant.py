@@ -23,7 +23,7 @@ from kernelrl.executor import trees, wire
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import allocator, demand
 from kernelrl.executor.contest import exact as exactly
-from kernelrl.executor.contest.builds import route_builds
+from kernelrl.executor.contest.builds import ALL, route_builds
 from kernelrl.executor.contest.call_region import CallRegion
 from kernelrl.executor.contest.closed_pages import (
     CPU,
@@ -80,7 +80,7 @@ class Contestant:
         self.ranges: set[tuple[int, int]] = set()  # from which the task draws integers
         self.num_outputs = 0  # of the last call
         self.called = False
-        self.handed_over = route_builds(self._build)
+        self.native = route_builds(self._build, self._offered)
 
     def rehearse(self) -> None:
         """Touch the memory that every candidate will: after a fork, the first write to each page copies it."""
@@ -128,6 +128,7 @@ class Contestant:
             init_tensors = [literal(tensor) for tensor in tensors]
         self.entry, self.init, self.init_tensors, self.seed = entry, init, init_tensors, seed
         parameters = self._construct(Construction(None, {}))
+        self.native.load()
         if compiled:
             from torch._inductor import config  # takes a second
 
@@ -253,7 +254,7 @@ class Contestant:
 
     def _recorded_call(self, seen: dict[str, Any], profiled: bool, compared: bool) -> Any:
         self.note.clear()
-        before = self.handed_over.count
+        before = self.native.handed_over.count
         thresholds = Thresholds(self.model, self.args, self.ranges) if compared else contextlib.nullcontext()
         with thresholds, OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
             args = self.args
@@ -263,7 +264,7 @@ class Contestant:
                 outputs = self.model(*args)
                 if self.gpu is not None:
                     self.gpu.finish()
-        if numbers := self.handed_over.count - before:  # as `item()` would
+        if numbers := self.native.handed_over.count - before:  # as `item()` would
             record.counts["aten::_local_scalar_dense"] += numbers
         seen.update(operators=dict(record.counts), launches=launches)
         if compared:
@@ -443,13 +444,20 @@ class Contestant:
 
         return {"functions": find_needed(self.helper, mappings, work)}
 
-    def _build(self, unit: dict[str, Any]) -> Path:
+    def _build(self, unit: dict[str, Any]) -> None:
         """Have the builder compile one native module."""
-        wire.send(self.sock, {"build": unit})
-        reply, _ = wire.receive(self.sock)
+        reply = self._request({"build": unit})
         if not reply["ok"]:
             raise RuntimeError(f"build of {unit['name']!r} failed:\n{reply['log']}")
-        return Path(reply["path"])
+
+    def _offered(self) -> list[Path]:
+        """Where all native modules lie that were built. No other one is built from then on."""
+        return [Path(path) for path in self._request({"build": ALL})["paths"]]
+
+    def _request(self, message: dict[str, Any]) -> dict[str, Any]:
+        wire.send(self.sock, message)
+        reply, _ = wire.receive(self.sock)
+        return reply
 
 
 def _copies(types: list[str] | None) -> Copies:

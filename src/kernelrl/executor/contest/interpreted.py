@@ -181,14 +181,15 @@ def _world(function: FunctionType) -> dict[str, Any]:
 class _Logic(ast.NodeTransformer):
     """Has `_LOGIC` do what Python would with the truth of a whole block."""
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        first, *others = [self.visit(value) for value in node.values]
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        values: list[ast.expr] = [self.visit(value) for value in node.values]
+        first, *others = values
         name = "__both__" if isinstance(node.op, ast.And) else "__either__"
         for other in others:
             first = self._call(node, name, first, ast.Lambda(ast.arguments([], [], None, [], [], None, []), other))
         return first
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
         return self._call(node, "__not__", node.operand) if isinstance(node.op, ast.Not) else node
 

@@ -31,20 +31,19 @@ def main(given: Path, folder: Path) -> None:
         folder: an empty one.
     """
     request = json.loads((given / REQUEST).read_text())
-    device, taken = request["device"], list[str]()
+    device, taken = request["device"], list[Path]()
 
-    def take(unit: dict[str, Any]) -> Path:
+    def take(unit: dict[str, Any]) -> None:
         """The next of the modules that were built for it before, under the name that it gives."""
         path = folder / str(len(taken)) / f"{unit['name']}.so"
         path.parent.mkdir()
         path.symlink_to(given / f"{len(taken)}.so")
-        taken.append(unit["name"])
-        return path
+        taken.append(path)
 
     def to_device(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(device)
 
-    route_builds(take)
+    route_builds(take, lambda: taken)
     torch.manual_seed(0)
     task = import_text(request["task"], folder)
     init, inputs = task.get_init_inputs(), task.get_inputs()

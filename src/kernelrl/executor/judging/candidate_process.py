@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,6 +48,8 @@ class CandidateProcess:
         self.arena = Arena(match.reference.arena_bytes, match.settings)
         self.memory: PeakMemory
         self.closed: Closed | None = None
+        self.offers: list[tuple[Path, str]] | None = []
+        """Native modules that were built and not yet offered, and their names; None: no more are built."""
         self.report: Any = None  # what its constructor has drawn and registered
         self.state: dict[str, Any] = {}
 

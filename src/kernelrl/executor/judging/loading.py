@@ -7,6 +7,7 @@ from typing import Any
 from kernelrl.executor.api import DEFAULT_ARCH, MAX_BUILDS
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.building.units import BadUnit
+from kernelrl.executor.contest.builds import ALL
 from kernelrl.executor.judging.candidate_process import CandidateProcess
 from kernelrl.executor.judging.endings import Ended, broke_off
 from kernelrl.executor.processes.failures import ProcessFailure
@@ -23,6 +24,12 @@ def load(own: CandidateProcess) -> None:
         loading, building_s = own.cores.stopwatch(), 0.0
         nonce = own.process.post(match.load_question | own.reference.init)
         while "build" in (message := own.cores.next_message(own.process, nonce, timeout)):
+            if message["build"] == ALL and own.offers is not None:
+                own.process.reply({"paths": own.process.offer_modules(own.offers)})
+                own.offers = None
+                continue
+            if own.offers is None:  # native code may have made the text of it
+                raise own.violation("build_request", "a native module after others were loaded")
             if not may_build:
                 raise own.violation("build_request", "a native module beside Triton's kernels")
             if len(found.builds) >= MAX_BUILDS:
@@ -75,8 +82,9 @@ def _serve_build(own: CandidateProcess, unit: Any) -> None:
     if built.path is None:
         own.process.reply({"ok": False, "log": built.log})
     else:
-        path = own.process.offer_module(built.path, unit["name"])
-        own.process.reply({"ok": True, "log": "", "path": str(path)})
+        assert own.offers is not None
+        own.offers.append((built.path, unit["name"]))
+        own.process.reply({"ok": True, "log": ""})
 
 
 def _compile_only(own: CandidateProcess, unit: dict[str, Any], builder: Builder) -> None:

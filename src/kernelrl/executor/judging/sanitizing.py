@@ -11,11 +11,13 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.building.builder import Builder
 from kernelrl.executor.building.units import BadUnit
+from kernelrl.executor.contest.builds import ALL
 from kernelrl.executor.judging.arena import Case
 from kernelrl.executor.judging.match import Match
 from kernelrl.executor.processes.call_memory import sealed_memory
@@ -103,15 +105,19 @@ class _Trial:
         finally:
             os.close(fd)
         nonce = process.post(question)
+        offers: list[tuple[Path, str]] = []
         while "build" in (message := self._cores.next_message(process, nonce, timeout)):
+            if message["build"] == ALL:
+                process.reply({"paths": process.offer_modules(offers)})
+                continue
             unit, num_builds = message["build"], num_builds - 1
             if num_builds < 0 or not isinstance(unit, dict) or unit.get("cuda"):
                 return False
             built = builder.build(unit)
             if built.path is None:
                 return False
-            path = process.offer_module(built.path, unit["name"])
-            process.reply({"ok": True, "log": "", "path": str(path)})
+            offers.append((built.path, unit["name"]))
+            process.reply({"ok": True, "log": ""})
         return "failed" not in message
 
     def run(self, case: Case, number: int) -> bool:

@@ -19,7 +19,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -177,6 +177,14 @@ class Process:
             path.unlink(missing_ok=True)
         os.link(built, path)
         return path
+
+    def offer_modules(self, built: Iterable[tuple[Path, str]]) -> list[str]:
+        """Let the process load copies of native modules. Returns their paths.
+
+        Args:
+            built: each module, and what it is called there.
+        """
+        return [str(self.offer_module(path, name)) for path, name in built]
 
     def last_line(self) -> int | None:
         """Line of the candidate's text in which it died, as Python's `faulthandler` says it; None: not known."""
