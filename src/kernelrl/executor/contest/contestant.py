@@ -372,7 +372,6 @@ class Contestant:
         told_of_all = {
             "form": form,
             "choices": told,
-            "determined": exact.determined,
             "open": exact.open,
             "hides": sorted(exact.hides),
         }

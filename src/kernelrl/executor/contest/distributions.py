@@ -18,7 +18,7 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import rare
 from kernelrl.executor.contest.values import all_are_finite
 
-LARGE = 100.0
+LARGE, LARGEST = 100.0, 1e4
 TINY, TINIEST = 1e-4, 1e-6
 """By what values are multiplied that are tiny, and those between large ends."""
 SOME = 0.05
@@ -150,15 +150,47 @@ def leave(
     return torch.where(coins < 0.2, -outer, torch.where(coins < 0.45, size + outer, values)).to(drawn.dtype)
 
 
-def far(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Values far from zero. Along all dimensions but the last of three, the first of two, they have one sign."""
+def far(
+    values: torch.Tensor, generator: torch.Generator, opposite: dict[int, torch.Tensor] | None = None
+) -> torch.Tensor:
+    """Values far from zero. Along all dimensions but the last of three, the first of two, they have one sign.
+
+    Args:
+        values: of any shape.
+        generator: source of randomness.
+        opposite: by length, the signs along that dimension of what was drawn before, which is to have others: all
+            products of the two are far below zero. It takes these signs.
+    """
     signed = {1: (), 2: (0,)}.get(values.dim(), (values.dim() - 1,))
     form = [size if dim in signed else 1 for dim, size in enumerate(values.shape)]
     signs = (torch.rand(form, generator=generator) < 0.5).to(values.dtype) * 2 - 1
-    if bool((signs == signs.flatten()[:1]).all()):  # both signs are there
+    if opposite is not None and signed and values.dim() > 1:
+        before = opposite.setdefault(signs.numel(), -signs.flatten())
+        signs = -before.to(values.dtype).reshape(form)
+        opposite[signs.numel()] = signs.flatten()
+    elif bool((signs == signs.flatten()[:1]).all()):  # both signs are there
         signs = signs * torch.where(torch.arange(values.numel()).reshape(values.shape) < values.numel() / 2, 1, -1)
     spread = torch.rand(values.shape, generator=generator, dtype=torch.float64).to(values.dtype)
     return signs * (FAR + (FARTHER - FAR) * spread)
+
+
+def farther(name: str, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Values of which many lie on one side of zero, and far: all of them, or those of each row.
+
+    Args:
+        name: `negative`, where all are below zero, so that a maximum that starts at a number shows; or `large`, where
+            rows have one sign, or all are above zero, so that a minimum does.
+        values: of any shape.
+        generator: source of randomness.
+    """
+    rows = (*values.shape[:-1], 1)
+    whole = not values.dim() or rare.coin(generator) or rare.coin(generator)
+    factors = torch.tensor([LARGE, LARGEST, 1.0], dtype=values.dtype)
+    which = torch.randint(2 if whole else 3, () if whole else rows, generator=generator)
+    if name == "negative":
+        return -(values.abs() + 1.0) * factors[which]
+    signs = torch.randint(1 if whole else 2, () if whole else rows, generator=generator)
+    return (values.abs() + 1.0) * factors[which] * (1 - 2 * signs.to(values.dtype))
 
 
 def with_outliers(values: torch.Tensor, low: float, high: float, generator: torch.Generator) -> torch.Tensor:
@@ -412,8 +444,8 @@ SPREADS = {"normal": 1.0, "large": 4.0, "wide": 16.0}
 """Those in which shares of one are as uneven as a softmax of normal numbers of this size makes them."""
 COUNTED = ("normal", "uniform", "large")
 """Those in which counts may be larger than any that were drawn."""
-WILD = ("uniform",)
-"""Those that may hold values far from zero."""
+WILD = ("uniform", "negative", "large")
+"""Those that may hold values far from zero, or farther."""
 NOT_FINITE = ("nan", "infinite")
 """Those for tasks that say what becomes of such values."""
 UNORDERED = ("constant", "ties", "zeros", "single", "rows", "grains")

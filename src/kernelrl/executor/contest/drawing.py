@@ -79,7 +79,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         self._generator = torch.Generator().manual_seed(seed)
         self.num_drawn = 0
         """Number of draws seen."""
-        self._num_with_nan = 0
+        self._num_with_nan = self._num_far = 0
+        self._signs: dict[int, torch.Tensor] | None = None  # of values far from zero, if they are opposite
         self.num_redrawn = 0
         """Number of draws that have other values than the task's own."""
         self.plain = PlainDraws()
@@ -184,8 +185,13 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         if factor is not None and support is not None and distribution in distributions.LEAVING:
             return distributions.leave(distribution, drawn, generator, support, factor)
         negative = support is None and bool((drawn < 0).any())
+        if further.far and negative and distribution != "uniform":
+            return distributions.farther(distribution, drawn, generator)
         if further.far and negative:
-            return distributions.far(drawn, generator)
+            if self._signs is None and self._num_far == 0 and (rare.coin(generator) or rare.coin(generator)):
+                self._signs = {}
+            self._num_far += 1
+            return distributions.far(drawn, generator, self._signs)
         if distribution == "nan":
             self._num_with_nan += 1
             return distributions.with_nan(drawn, generator, self._num_with_nan)

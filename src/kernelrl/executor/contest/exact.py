@@ -93,11 +93,6 @@ class Choices(OperatorMode):  # type: ignore[no-untyped-call]
                 self._noted.append(noted)
         return result
 
-    @property
-    def are_stable_of_integers(self) -> bool:
-        """Whether all choices so far are determined without knowing what rounding does."""
-        return all(first and not values.is_floating_point() for values, _, _, first, *_ in self._noted)
-
     def found(self, tiny: float) -> list[Choice]:
         """The choices so far. Call it when the mode is no longer active.
 
@@ -140,6 +135,9 @@ class OfEquals(OperatorMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         given = arguments_of(func, args, kwargs)
         name = func._schema.name.removeprefix("aten::")
+        if name in _RUNNING and not self._last and args[0].dim():
+            values, _ = func(*args, **kwargs)
+            return values, _first_running(values, given["dim"])
         if name not in _ANY or "dim" not in given or given.get("stable") or not args[0].dim():
             return func(*args, **kwargs)
         dim = given["dim"]
@@ -156,6 +154,14 @@ class OfEquals(OperatorMode):  # type: ignore[no-untyped-call]
         if not isinstance(result, tuple):
             return values.shape[dim] - 1 - result
         return *result[:-1], values.shape[dim] - 1 - result[-1]
+
+
+def _first_running(extremes: torch.Tensor, dim: int) -> torch.Tensor:
+    """The first index at which each running extreme was met, where `cummax` gives the last."""
+    along = extremes.movedim(dim, -1)
+    is_new = torch.ones_like(along, dtype=torch.bool)
+    is_new[..., 1:] = along[..., 1:] != along[..., :-1]
+    return torch.where(is_new, torch.arange(along.shape[-1]), 0).cummax(-1).values.movedim(-1, dim)
 
 
 class InFloat64(OperatorMode):  # type: ignore[no-untyped-call]
@@ -194,8 +200,6 @@ class Exact:
     """How far rounding moves each output; for booleans, whether it does. Empty: not known."""
     choices: dict[int, Choice]
     """By the number of the output that consists of their indices."""
-    determined: bool
-    """Everything that was chosen by the order of values was chosen among inputs, and of equal ones by their order."""
     open: bool = False
     """Outputs beside the chosen indices are others where another of equal values is chosen, as a program may; or what
     stands for infinity in a mask is reached."""
@@ -254,11 +258,14 @@ def compute(
         with Choices() as exactly:
             result = call(_copied(model), copy.deepcopy(args))
         trees.flatten(result, outputs, torch.float64)
-        return Exact(result, moves, _chosen(outputs, exactly.found(tiny)), exactly.are_stable_of_integers)
+        choices = exactly.found(tiny)
+        chosen = _chosen(outputs, choices)
+        derived = any(not output.is_floating_point() and number not in chosen for number, output in enumerate(outputs))
+        return Exact(result, moves, chosen, derived and any(map(_is_of_equals, choices)))
     trees.flatten(result, outputs, torch.float64)
     choices = exactly.found(tiny)
     is_open = masks is not None and masks.are_reached
-    if any(not each.first and _has_equals(each.values) for each in choices):
+    if any(map(_is_of_equals, choices)):
         try:
             for last in (False, True):
                 others: list[torch.Tensor] = []
@@ -317,9 +324,8 @@ def compute(
             with InFloat64(), Writing(), in_own_precision():
                 trees.flatten(call_in_float64(), otherwise_written, torch.float64)
             written = [output.abs() == WRITTEN for output in otherwise_written]
-    determined = bool(moves) and all(each.first and not bool(each.move.any()) for each in choices)
     hides = masks.hides if masks is not None else set()
-    return Exact(result, moves, _chosen(outputs, choices), determined, is_open, hides, written)
+    return Exact(result, moves, _chosen(outputs, choices), is_open, hides, written)
 
 
 @contextlib.contextmanager
@@ -429,6 +435,11 @@ def _is_undecided(choice: Choice) -> bool:
     gaps = choice.values.gather(-1, order).diff(dim=-1)
     move = choice.move.expand_as(choice.values).gather(-1, order)
     return bool(((gaps <= TIMES * (move[..., 1:] + move[..., :-1])) & (move[..., 1:] > 0)).any())
+
+
+def _is_of_equals(choice: Choice) -> bool:
+    """Whether another index may be as good."""
+    return not choice.first and _has_equals(choice.values)
 
 
 def _has_equals(values: torch.Tensor) -> bool:

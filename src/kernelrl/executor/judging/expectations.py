@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from kernelrl.errors import TaskError
-from kernelrl.executor import trees
 from kernelrl.executor.contest.distributions import PATTERNED
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, Draw, view
@@ -23,7 +22,7 @@ LEAST_SCALES = {"tiny": 1e-2}
 """Those under which outputs are held to a tolerance for numbers of this size, if they are smaller: what approximates a
 function errs by as much near zero as elsewhere."""
 
-_UNEVEN = ("wide", "zeros", *PATTERNED)
+_UNEVEN = ("wide", "zeros", "negative", "large", *PATTERNED)
 """Distributions of which some rows are unlike others: there fast algorithms for products err as the largest terms do,
 and not as those of each sum."""
 
@@ -41,10 +40,8 @@ class _Exact:
     """Likewise."""
     hides: list[int] = field(default_factory=list)
     """Likewise."""
-    determined: bool = False
-    """See `exact.Exact`."""
     open: bool = False
-    """Likewise."""
+    """See `exact.Exact`."""
 
 
 def expect(
@@ -137,21 +134,6 @@ def befores(case: Case, outputs: list[torch.Tensor]) -> list[torch.Tensor | None
     return found + [compare.nearest(outputs[num_outputs + at], [inputs[i]]) for at, i in enumerate(case.changed)]
 
 
-def know_choices(own: ReferenceProcess, image: torch.Tensor, outputs: list[dict[str, Any]]) -> tuple[bool, bool]:
-    """What is known of choices by the order of values.
-
-    Returns:
-        Whether it is known of all indices among the outputs what they are chosen from, and whether all choices are
-        determined: made by stable sorts of values that are not rounded.
-    """
-    if own.settings.oracle != "float64":
-        return False, False
-    dtypes = enumerate(trees.DTYPES[described["dtype"]] for described in outputs)
-    integers = {number for number, dtype in dtypes if not dtype.is_floating_point and dtype != torch.bool}
-    exact = _exact(own, image, [])
-    return integers == exact.indexed.keys(), exact.determined
-
-
 def _exact(
     own: ReferenceProcess, image: torch.Tensor, changed: list[int], by_largest: bool = False, writes: bool = False
 ) -> _Exact:
@@ -176,7 +158,7 @@ def _exact(
         indexed[told["output"]] = compare.Indexed.of(
             values, moved, indices, told["dim"], told["first"], told["running"], told["unordered"]
         )
-    return _Exact(outputs, moves, indexed, list(tensors), reply["hides"], reply["determined"], reply["open"])
+    return _Exact(outputs, moves, indexed, list(tensors), reply["hides"], reply["open"])
 
 
 def check_dependence(task: Task, cases: list[list[compare.Expected]]) -> None:

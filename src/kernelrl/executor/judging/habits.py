@@ -15,7 +15,6 @@ from kernelrl.executor.contest.rounding import ELIMINATING
 from kernelrl.executor.contest.values import all_are_finite, are_same_bytes
 from kernelrl.executor.judging.arena import span_of, view
 from kernelrl.executor.judging.exchange import exchanges, gives_back
-from kernelrl.executor.judging.expectations import know_choices
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.legality.operators import only_moves
 
@@ -23,7 +22,6 @@ _UNSTABLE = frozenset(
     f"aten::{name}" for name in "sort argsort topk kthvalue median mode cummax cummin unique _unique2".split()
 )
 """Operators whose integer outputs are not determined where values are equal, unless a sort is stable."""
-_MAY_BE_STABLE = frozenset(("aten::sort", "aten::argsort"))
 _MINDS_NOT_FINITE = frozenset(
     f"aten::{name}" for name in "nan_to_num isnan isinf isposinf isneginf nansum nanmedian".split()
 )
@@ -54,10 +52,8 @@ CALLS = 4
 class Habits:
     """What calls on the task's own inputs, and some on others, have shown."""
 
-    unstable: bool
-    """It chooses among equal values, and any of them may be right."""
-    sorts: bool
-    """Of all indices among its outputs it is known what they are chosen from."""
+    ties_are_open: bool
+    """It chooses among equal values, any of them may be right, and of an input it is not known whether that matters."""
     minds_not_finite: bool
     """It says what becomes of NaN or infinity, and not by a comparison with infinity alone."""
     may_split_not_finite: bool
@@ -86,7 +82,7 @@ class Habits:
 
     def bears(self, distribution: str) -> bool:
         """Whether inputs of that distribution say something about the task."""
-        if self.unstable and not self.sorts and distribution in distributions.UNORDERED:
+        if self.ties_are_open and distribution in distributions.UNORDERED:
             return False
         if distribution in _HIDING and self.thresholds["masks_far"]:  # what a mask hides all of, honest programs skip
             return False
@@ -142,10 +138,8 @@ def learn_habits(
         and not leaves_it_open
         and _replaces_nan(own, native, layout, image)
     )
-    sorts, determined = know_choices(own, image, native["tensors"]) if choosing else (False, False)
     return Habits(
-        unstable=bool(choosing) and not (determined and choosing <= _MAY_BE_STABLE),
-        sorts=sorts,
+        ties_are_open=bool(choosing) and own.settings.oracle != "float64",  # which is run with each choice
         minds_not_finite=minds_not_finite,
         may_split_not_finite=(says_not_finite or bool(native["thresholds"]["infinities"])) and not leaves_it_open,
         only_moves=only_moves(operators - set(native["idle"]))

@@ -15,7 +15,7 @@ from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import constants, distributions
 from kernelrl.executor.contest.constants import Variation
-from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE
+from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE, WILD
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.reference_process import ReferenceProcess
@@ -203,9 +203,8 @@ class Images:
 
     def _floats(self, distribution: str, compared: dict[str, Any]) -> dict[str, Any]:
         beyond = self.kept.get(distribution, self.beyond)
-        wild = distribution not in self.tame
+        found: dict[str, Any] = {"far": True} if distribution in WILD and distribution not in self.tame else {}
         if distribution in LEAVING:
-            found: dict[str, Any] = {"far": True} if wild and distribution == "uniform" else {}
             found |= {"beyond": beyond} if beyond else {}
             if distribution in RARE:
                 not_finite = self._minds_not_finite and (distribution not in self.only or self.may_split_not_finite)
@@ -218,7 +217,7 @@ class Images:
             return {} if compared["masks_far"] else {"rows": True, "beyond": self.plain}
         if distribution == "ties" and (compared["ties"] or compared["integers"]):
             return {"floats": compared["ties"], "integers": compared["integers"], "beyond": beyond}
-        return {}
+        return found
 
     def draw(self, draw: Draw, shape: Shape) -> tuple[torch.Tensor, Shape] | None:
         """The inputs of a draw, with the shape that has its numbers: those that the task passes beside its tensors.

@@ -131,8 +131,7 @@ class Reference:
             images.loose = find_loose(images, attempts.bears, image, layout, self.habits.reads)
             images.twins = find_twins(images, attempts.bears, image, layout)
             images.copies = find_apart(images, attempts.bears, image, layout)
-            ties_are_open = self.habits.unstable and not self.habits.sorts
-            mixes_integers = drawn["draws_integers"] and not ties_are_open
+            mixes_integers = drawn["draws_integers"]
             images.learn(
                 drawn,
                 self.habits.thresholds,
