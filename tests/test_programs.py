@@ -45,3 +45,37 @@ def test_bfloat16_and_device_functions_are_computed_as_on_a_gpu(found: dict[str,
     right = {name: value for name, value in found.items() if name.startswith("right ")}
     assert len(right) == 3
     assert all(right.values()), right
+
+
+COMPILED = """
+import sys
+from pathlib import Path
+
+from kernelrl.executor.contest import compiled_kernels
+from kernelrl.executor.contest.text_module import import_text
+
+compiled_kernels.install()
+print(import_text(sys.stdin.read(), Path("."))."""
+TEXT = '''\
+import triton
+import triton.language as tl
+
+# \u2028 a comment of several lines, for those who count like that \x0c
+@triton.jit(debug="""
+def kernel(out):
+    tl.store(out, 42.0)
+""" == "")
+def kernel(out):
+    """Stores.
+
+    def kernel(out): nothing.
+    """
+    tl.store(out, 1.0)
+'''
+
+
+def test_the_compiler_gets_the_kernel_that_was_read() -> None:
+    program, environment = f"{COMPILED}kernel.src)", os.environ | {"TRITON_INTERPRET": "0"}
+    command = [sys.executable, "-c", program]
+    finished = subprocess.run(command, input=TEXT, env=environment, capture_output=True, text=True)
+    assert "42" not in finished.stdout and "tl.store(out, 1.0)" in finished.stdout, finished.stderr

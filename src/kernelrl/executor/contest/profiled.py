@@ -15,6 +15,7 @@ import torch
 
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.executor import trees
+from kernelrl.executor.contest import compiled_kernels
 from kernelrl.executor.contest.builds import route_builds
 from kernelrl.executor.contest.text_module import import_text
 
@@ -44,6 +45,7 @@ def main(given: Path, folder: Path) -> None:
         return tensor.to(device)
 
     route_builds(take, lambda: taken)
+    compiled_kernels.install()
     torch.manual_seed(0)
     task = import_text(request["task"], folder)
     init, inputs = task.get_init_inputs(), task.get_inputs()

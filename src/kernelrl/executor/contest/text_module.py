@@ -6,6 +6,8 @@ import ast
 import contextlib
 import importlib.abc
 import importlib.util
+import linecache
+import re
 import sys
 import traceback
 from collections.abc import Collection, Sequence
@@ -16,6 +18,8 @@ from kernelrl.syntax import parse
 
 MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
+_LINE_END = re.compile(r"\r\n|\r|\n")
+"""Where lines end for Python. For `str.splitlines`, by which others count them, they end at form feeds and the like."""
 _texts: dict[str, str] = {}
 """By file name, what was imported."""
 
@@ -31,22 +35,30 @@ def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] 
     text = _Text(folder / f"{MODULE_NAME}.py", source, frozenset((line, column) for line, column in unreached))
     spec = importlib.util.spec_from_loader(MODULE_NAME, text)
     assert spec is not None and spec.loader is not None
-    _texts[text.get_filename(MODULE_NAME)] = source
+    name = text.get_filename(MODULE_NAME)
+    _texts[name] = source
+    lines = [f"{line}\n" for line in _LINE_END.split(source)]
+    linecache.cache[name] = len(source), None, lines, name
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
     return module
 
 
+def is_of_text(function: FunctionType) -> bool:
+    """Whether a function stands in an imported text."""
+    return function.__code__.co_filename in _texts
+
+
 def function_at(function: FunctionType) -> ast.FunctionDef:
-    """The syntax of a function of an imported text that has decorators.
+    """The syntax of a function of an imported text that has decorators, by itself.
 
     Raises:
         LookupError: there is none where it says that it stands.
     """
     code = function.__code__
     starts: dict[int, ast.FunctionDef] = {}
-    for node in parse(_texts[code.co_filename]).body:
+    for node in ast.walk(parse(_texts[code.co_filename])):
         if isinstance(node, ast.FunctionDef) and node.decorator_list[:1] and node.name == function.__name__:
             starts.setdefault(node.decorator_list[0].lineno, node)
     if code.co_firstlineno in starts:
