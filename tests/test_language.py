@@ -307,7 +307,7 @@ def test_what_nothing_calls_is_not_judged_for_what_it_computes():
     ("body", "rule", "hint"),
     [
         ("x.handle", "outside_language", "write a function of tl"),
-        ("x.sum()", "outside_language", "tl.sum(x, axis=0)"),
+        ("x.histogram(8)", "outside_language", "tl.sum(x, axis=0)"),
         ("x_ptr.data", "outside_language", "data"),
         ("torch.relu(x)", "library_call", "kernels use tl"),
         ("tl.tensor(x, tl.float32)", "library_call", "kernels use tl"),

@@ -311,9 +311,11 @@ INSTEAD_IN_KERNELS = {
 """What to write for a name that Triton's modules lack, or lack by now."""
 DEVICE_ATTRIBUTES = _words(
     "shape dtype element_ty type T to reshape view trans permute value numel primitive_bitwidth broadcast_to "
-    "expand_dims load store is_floating is_fp16 is_fp32 is_fp64 is_bf16 is_int"
+    "expand_dims load store is_floating is_fp16 is_fp32 is_fp64 is_bf16 is_int "
+    "abs argmax argmin cast ceil cos cumprod cumsum erf exp exp2 flip floor log log2 max min ravel rsqrt sigmoid sin "
+    "softmax sort split sqrt sum xor_sum"
 )
-"""Attributes of what a kernel computes with. Whatever computes is written as a function of `tl`."""
+"""Attributes of what a kernel computes with: what `tl` has as functions, too, and no place in memory."""
 DEVICE_BUILTINS = _words("range min max abs float int len bool")
 
 
