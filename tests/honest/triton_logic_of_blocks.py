@@ -9,8 +9,9 @@ import triton.language as tl
 
 @triton.jit
 def relu_scale(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
-    """Doubles what is positive. The
-    definition of a mask is spelt out.
+    """Doubles what is positive.
+
+    def relu_scale(x): its mask is spelt out.
     """
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = (offsets >= 0) and (offsets < n)

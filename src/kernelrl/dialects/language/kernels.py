@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Set
 
 from kernelrl.dialects.language import vocabulary
@@ -17,8 +16,6 @@ _NODES = (
     ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
 
-_DEFINITION = re.compile(r"^\s*def\s", re.MULTILINE)
-"""Triton finds a kernel's own text by such a line."""
 _COMBINING = ("triton.language.reduce", "triton.language.associative_scan")
 
 
@@ -95,9 +92,6 @@ class _Kernel:
         for default in [*self.function.args.defaults, *self.function.args.kw_defaults]:
             if default is not None and not _is_constant(default, self.constants, self.names):
                 yield violation("outside_language", default, "a default of a kernel's that is no constant of the file")
-        for node in ast.walk(self.function):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DEFINITION.search(node.value):
-                yield violation("outside_language", node, "a text in a kernel in which a line begins with def")
         waiting: list[tuple[ast.AST, ast.AST]] = [(statement, self.function) for statement in self.function.body]
         while waiting:
             node, parent = waiting.pop()
