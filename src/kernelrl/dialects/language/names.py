@@ -122,7 +122,9 @@ def _read_import(node: ast.Import | ast.ImportFrom, names: Names) -> Iterator[Vi
         full = base + alias.name
         name = alias.asname or (alias.name.split(".")[0] if isinstance(node, ast.Import) else alias.name)
         stands_for = name if isinstance(node, ast.Import) and not alias.asname else full
-        if isinstance(node, ast.ImportFrom) and node.level or alias.name == "*":
+        if name.startswith("__"):
+            yield violation("forbidden_name", node, f"{name}: names do not begin with two underscores")
+        elif isinstance(node, ast.ImportFrom) and node.level or alias.name == "*":
             yield violation("forbidden_import", node, f"import of {full}: name a module of the list, and what you need")
         elif imports.get(name, stands_for) != stands_for:
             yield violation("patched_library", node, f"{name} is imported as two different things")

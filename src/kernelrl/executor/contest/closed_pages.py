@@ -441,17 +441,12 @@ class Allowed(OperatorMode):  # type: ignore[no-untyped-call]
         super().__init__()
         self._copies = copies
         self._operators = ALLOCATION_AND_VIEWS if copies is None else PLUMBING
-        self.broken = False
-        """Something else was to run, or has moved data."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before, self.broken = self.broken, True  # whatever fails in here
         if func._schema.name not in self._operators or not self._is_plain(func, args, kwargs or {}):
             raise NotAllowed
-        self.broken = before
         result = func(*args, **(kwargs or {}))
         if self._copies is None and _moves_data(func._schema.name, tensors_in((args, kwargs)), tensors_in(result)):
-            self.broken = True
             raise NotAllowed
         return result
 
@@ -485,11 +480,12 @@ def allowed_among(operators: list[dict[str, Any]], copies: Copies) -> list[dict[
 
 
 def _are_allowed(calls: list[Callable[[], Any]], copies: Copies) -> bool:
-    """Whether calls do nothing that is not allowed. One that fails by itself may be an honest candidate's mistake."""
+    """Whether calls do nothing that is not allowed. One that fails may do more, unseen: its error may show a tensor."""
     for call in calls:
-        with contextlib.suppress(Exception), Allowed(copies) as watch:
-            call()
-        if watch.broken:
+        try:
+            with Allowed(copies):
+                call()
+        except Exception:
             return False
     return True
 

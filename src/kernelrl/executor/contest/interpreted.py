@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, reduce
@@ -24,7 +25,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
 
 from kernelrl.dialects.language.vocabulary import DEVICE_BUILTINS
-from kernelrl.executor.contest.text_module import MODULE_NAME, function_at
+from kernelrl.executor.contest.text_module import MODULE_NAME, function_at, is_of_text
 
 _TAKEN: frozenset[type] = frozenset(
     {torch.Tensor, torch.nn.Parameter, torch.dtype, tl.dtype, bool, int, float, str, type(None), InterpretedFunction}
@@ -101,6 +102,11 @@ def _with_its_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
     def run_with_its_arguments(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
         global _depth
         _check_taken([*args, *kwargs.values(), *(self.fn.__defaults__ or ()), *(self.fn.__kwdefaults__ or {}).values()])
+        args, kwargs = tuple(map(_plain, args)), {name: _plain(each) for name, each in kwargs.items()}
+        if callable(grid):  # here, where it finds what it was given, and no kernel can be called
+            parameters = inspect.signature(self.fn).parameters
+            given = {name: each for name, each in kwargs.items() if name in parameters}
+            grid = tuple(grid(inspect.getcallargs(self.fn, *args, **given)))
         _depth += 1
         try:
             return run(self, *args, grid=grid, **kwargs)
@@ -124,6 +130,11 @@ def _check_taken(given: list[Any]) -> None:
             raise TypeError(f"a kernel takes no {type(each).__name__} as an argument; give it a tensor or a number")
 
 
+def _plain(given: Any) -> Any:
+    """An argument, with tuples that have no methods of their own."""
+    return tuple(map(_plain, given)) if isinstance(given, tuple) else given
+
+
 def _within_a_launch(call: Callable[..., Any]) -> Callable[..., Any]:
     def call_within_a_launch(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not _depth:
@@ -135,7 +146,7 @@ def _within_a_launch(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _as_it_was_read(rewrite: Callable[..., Any]) -> Callable[..., Any]:
     def rewrite_what_was_read(self: Any) -> Any:
-        if self.fn.__module__ != MODULE_NAME:  # of Triton's own library
+        if not is_of_text(self.fn):  # of Triton's own library
             return rewrite(self)
         kernel = _rewritten(self.fn)
         kernel.__globals__.update(_world(self.fn))  # the file may have made more of it since

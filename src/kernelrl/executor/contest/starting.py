@@ -22,7 +22,7 @@ from kernelrl.executor.contest.contestant import Contestant
 from kernelrl.executor.contest.descriptors import keep_only
 from kernelrl.executor.contest.gpu import Gpu
 from kernelrl.executor.contest.state import read_settings
-from kernelrl.executor.legality.reading import read
+from kernelrl.executor.legality.reading import DIALECTS, read
 from kernelrl.executor.processes.note import Note
 from kernelrl.executor.processes.warming import OF_CUDA
 
@@ -88,6 +88,8 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
     served = Contestant(sock, scratch, gpu, note, helper)
     with torch.no_grad():
         served.rehearse()
+        if spec["sealed"]:
+            read(f"{DIALECTS['triton'].example}\n", "triton", static_rules=True)  # another text than in `rehearse`
         if spec["candidate"] or cuda:
             signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # instead of a handler of tvm-ffi's
             faulthandler.enable(all_threads=False)  # the log says in which line a process dies

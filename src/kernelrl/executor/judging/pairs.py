@@ -92,8 +92,11 @@ class Pairs:
                 rows = self._draw_rows(num_pairs)
                 recorded = {secrets.randbelow(len(rows))} if not found.calls else set()
                 recorded |= {turn for turn in range(len(rows)) if secrets.randbelow(RECORDED_ONE_IN) == 0}
-                extra = defaultdict(list, {turn: [(self._draw(), True)] for turn in recorded})
-                for case in [*self._draw_hidden(), *self._draw_rare()]:
+                further = self._draw_rare()  # which are recorded as well as others
+                extra = defaultdict(
+                    list, {turn: [(further.pop() if further else self._draw(), True)] for turn in recorded}
+                )
+                for case in [*self._draw_hidden(), *further]:
                     extra[secrets.randbelow(len(rows))].append((case, False))
             if not found.calls and repeat([case for row in rows for case in row]):
                 found.untimed = "the task's inputs repeat from call to call, so a kernel could keep its outputs"

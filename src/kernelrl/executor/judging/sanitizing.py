@@ -105,10 +105,13 @@ class _Trial:
         finally:
             os.close(fd)
         nonce = process.post(question)
-        offers: list[tuple[Path, str]] = []
+        offers: list[tuple[Path, str]] | None = []
         while "build" in (message := self._cores.next_message(process, nonce, timeout)):
+            if offers is None:
+                return False
             if message["build"] == ALL:
                 process.reply({"paths": process.offer_modules(offers)})
+                offers = None
                 continue
             unit, num_builds = message["build"], num_builds - 1
             if num_builds < 0 or not isinstance(unit, dict) or unit.get("cuda"):
