@@ -134,6 +134,8 @@ class Meaning(Calls):
             self._decorate(decorator)
         self._define_arguments(node)
         if "triton.jit" in decorators:
+            if decorators[-1] != "triton.jit":
+                self._refuse("outside_language", node, f"kernel {node.name}: triton.jit is the decorator next to it")
             if self._scope.parent is not None:
                 self._refuse(
                     "outside_language", node, f"kernel {node.name} inside of something; write it at module level"

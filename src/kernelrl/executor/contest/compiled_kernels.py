@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+import triton
 from triton.runtime import jit
 
-from kernelrl.executor.contest.text_module import function_at, is_of_text
+from kernelrl.executor.contest.text_module import function_at, is_of_library
 
 
 def install() -> None:
@@ -21,7 +22,7 @@ def install() -> None:
 
     def make_of_syntax(self: Any, fn: Any, *how: Any, **by_name: Any) -> None:
         make(self, fn, *how, **by_name)
-        if is_of_text(fn):
+        if not is_of_library(fn, triton):
             node = function_at(fn)
             node.decorator_list = []
             self._unsafe_update_src(f"{ast.unparse(node)}\n")

@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton
 from triton import language as tl
 from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
-from triton.runtime.interpreter import GridExecutor, InterpretedFunction, TensorHandle
+from triton.runtime.interpreter import GridExecutor, InterpretedFunction, InterpreterBuilder, TensorHandle
 
 from kernelrl.dialects.language.vocabulary import DEVICE_BUILTINS
-from kernelrl.executor.contest.text_module import MODULE_NAME, function_at, is_of_text
+from kernelrl.executor.contest.text_module import MODULE_NAME, function_at, is_of_library
 
 _TAKEN: frozenset[type] = frozenset(
     {torch.Tensor, torch.nn.Parameter, torch.dtype, tl.dtype, bool, int, float, str, type(None), InterpretedFunction}
@@ -78,6 +79,7 @@ def install() -> None:
     InterpretedFunction.run = _with_its_arguments(InterpretedFunction.run)
     InterpretedFunction.__call__ = _within_a_launch(InterpretedFunction.__call__)
     InterpretedFunction.rewrite = _as_it_was_read(InterpretedFunction.rewrite)
+    InterpreterBuilder.create_splat = _splat
     interpreter._implicit_cvt = _as_a_gpu_gets_it(interpreter._implicit_cvt)
 
 
@@ -146,7 +148,7 @@ def _within_a_launch(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _as_it_was_read(rewrite: Callable[..., Any]) -> Callable[..., Any]:
     def rewrite_what_was_read(self: Any) -> Any:
-        if not is_of_text(self.fn):  # of Triton's own library
+        if is_of_library(self.fn, triton):
             return rewrite(self)
         kernel = _rewritten(self.fn)
         kernel.__globals__.update(_world(self.fn))  # the file may have made more of it since
@@ -213,6 +215,11 @@ class _Logic(ast.NodeTransformer):
 
     def _call(self, node: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
         return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), list(arguments), []), node)
+
+
+def _splat(self: InterpreterBuilder, ret_ty: Any, arg: TensorHandle) -> TensorHandle:
+    """A block of one value. Triton's makes a number of a condition, which is then no mask."""
+    return TensorHandle(np.full(ret_ty.shape, arg.data.flat[0], dtype=arg.data.dtype), arg.dtype.scalar)
 
 
 def _as_a_gpu_gets_it(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:

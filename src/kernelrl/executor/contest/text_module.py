@@ -7,6 +7,7 @@ import contextlib
 import importlib.abc
 import importlib.util
 import linecache
+import os
 import re
 import sys
 import traceback
@@ -45,9 +46,10 @@ def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] 
     return module
 
 
-def is_of_text(function: FunctionType) -> bool:
-    """Whether a function stands in an imported text."""
-    return function.__code__.co_filename in _texts
+def is_of_library(function: FunctionType, package: ModuleType) -> bool:
+    """Whether a function stands in a package, and not in an imported text."""
+    folder = f"{Path(str(package.__file__)).parent}{os.sep}"
+    return function.__code__.co_filename.startswith(folder)
 
 
 def function_at(function: FunctionType) -> ast.FunctionDef:
@@ -58,7 +60,7 @@ def function_at(function: FunctionType) -> ast.FunctionDef:
     """
     code = function.__code__
     starts: dict[int, ast.FunctionDef] = {}
-    for node in ast.walk(parse(_texts[code.co_filename])):
+    for node in ast.walk(parse(_texts.get(code.co_filename, ""))):
         if isinstance(node, ast.FunctionDef) and node.decorator_list[:1] and node.name == function.__name__:
             starts.setdefault(node.decorator_list[0].lineno, node)
     if code.co_firstlineno in starts:
