@@ -505,6 +505,7 @@ def test_a_machine_that_fails_the_second_look_leaves_the_verdict() -> None:
         library=MagicMock(),
         cores=MagicMock(),
         found=found,
+        unreached=[],
         dialect="cpp",
         may_learn=False,
     )

@@ -282,9 +282,13 @@ class Definitions:
                     waiting += self._of_class(name, then)
 
     def _of_class(self, name: str, context: Context) -> list[tuple[Unit, Context]]:
-        if name not in self.classes:
-            return []
-        members = [each for each in self.classes[name].body if isinstance(each, ast.FunctionDef)]
+        """What runs where a class is called, and its `forward`, with those of the classes that it is derived from."""
+        seen, waiting = set[str](), [name]
+        while waiting:
+            if (each := waiting.pop()) in self.classes and each not in seen:
+                seen.add(each)
+                waiting += [base.id for base in self.classes[each].bases if isinstance(base, ast.Name)]
+        members = [each for name in seen for each in self.classes[name].body if isinstance(each, ast.FunctionDef)]
         return [
             (self.routines[each].unit, context if each.name == "__init__" else "forward")
             for each in members

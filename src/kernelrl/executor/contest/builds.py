@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,21 +86,21 @@ class Modules:
         self.handed_over = HandedOver()
         self._build = build
         self._offered = offered
-        self._built: list[NativeModule] = []
+        self._built: list[tuple[NativeModule, Callable[[str], Any]]] = []
         self._are_loaded = False
 
-    def add(self, unit: dict[str, Any], load: Callable[[str, str], Any]) -> NativeModule:
+    def add(self, unit: dict[str, Any], load: Callable[[str], Any]) -> NativeModule:
         """A module that is built now, and loaded when one is used.
 
         Args:
             unit: see `Builder.build`.
-            load: makes the module of its name and path.
+            load: makes the module of its path.
         """
         if self._are_loaded:
             raise RuntimeError("all native modules are built before any of them is used: move this load_inline up")
         self._build(unit)
-        module = NativeModule(self, unit["name"], unit["functions"], load)
-        self._built.append(module)
+        module = NativeModule(self, unit["functions"])
+        self._built.append((module, load))
         return module
 
     def load(self) -> None:
@@ -107,27 +108,21 @@ class Modules:
         if self._are_loaded or not self._built:
             return
         self._are_loaded = True
-        for module, path in zip(self._built, self._offered(), strict=True):
-            module.load(path)
+        for (module, load), path in zip(self._built, self._offered(), strict=True):
+            module._loaded = load(str(path))
 
 
 class NativeModule:
-    """A native module, of which the functions' results are counted.
+    """A native module, of which the functions' results are counted. It has no public names but theirs.
 
     Args:
         modules: those of the candidate.
-        name: what it is called.
         functions: names of what it has, as far as the candidate has said.
-        load: see `Modules.add`.
     """
 
-    def __init__(self, modules: Modules, name: str, functions: list[str], load: Callable[[str, str], Any]):
-        self._modules, self._name, self._functions, self._load = modules, name, functions, load
+    def __init__(self, modules: Modules, functions: list[str]):
+        self._modules, self._functions = modules, functions
         self._loaded: Any = None
-
-    def load(self, path: Path) -> None:
-        """Load it from there."""
-        self._loaded = self._load(self._name, str(path))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_loaded" not in self.__dict__:  # which a copy lacks at first
@@ -159,7 +154,7 @@ def route_builds(build: Callable[[dict[str, Any]], None], offered: Callable[[], 
         return [value] if isinstance(value, str) else [str(item) for item in value or ()]
 
     def module(
-        loader: str, load: Callable[[str, str], Any], name: str, cpp: Any, cuda: Any, functions: Any, *flags: Any
+        loader: str, load: Callable[[str], Any], name: str, cpp: Any, cuda: Any, functions: Any, *flags: Any
     ) -> NativeModule:
         """The module of these texts; a constructor that runs again gets the one that it got before."""
         cflags, cuda_cflags, ldflags = map(as_list, flags)
@@ -189,7 +184,7 @@ def route_builds(build: Callable[[dict[str, Any]], None], offered: Callable[[], 
         **ignored: Any,
     ) -> NativeModule:
         flags = extra_cflags, extra_cuda_cflags, extra_ldflags
-        return module("tvm_ffi", load_of_tvm, name, cpp_sources, cuda_sources, functions, *flags)
+        return module("tvm_ffi", tvm_ffi.load_module, name, cpp_sources, cuda_sources, functions, *flags)
 
     def torch_load_inline(
         name: str,
@@ -202,10 +197,7 @@ def route_builds(build: Callable[[dict[str, Any]], None], offered: Callable[[], 
         **ignored: Any,
     ) -> NativeModule:
         flags = extra_cflags, extra_cuda_cflags, extra_ldflags
-        return module("torch", _load_extension, name, cpp_sources, cuda_sources, functions, *flags)
-
-    def load_of_tvm(name: str, path: str) -> Any:
-        return tvm_ffi.load_module(path)
+        return module("torch", partial(_load_extension, name), name, cpp_sources, cuda_sources, functions, *flags)
 
     loaders: list[Callable[..., Any]] = [tvm_load_inline, torch_load_inline]
     tvm_ffi.cpp.load_inline, torch.utils.cpp_extension.load_inline = loaders
@@ -214,7 +206,7 @@ def route_builds(build: Callable[[dict[str, Any]], None], offered: Callable[[], 
 
 def _load_extension(name: str, path: str) -> ModuleType:
     """An extension module of Python's."""
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=ExtensionFileLoader(name, path))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
