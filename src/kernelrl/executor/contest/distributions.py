@@ -175,22 +175,21 @@ def far(
 
 
 def farther(name: str, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Values of which many lie on one side of zero, and far: all of them, or those of each row.
+    """Values that all lie far from zero, and mostly on one side of it.
 
     Args:
         name: `negative`, where all are below zero, so that a maximum that starts at a number shows; or `large`, where
-            rows have one sign, or all are above zero, so that a minimum does.
+            all are above it, so that a minimum does, or in some draws each row has one sign.
         values: of any shape.
         generator: source of randomness.
     """
-    rows = (*values.shape[:-1], 1)
-    whole = not values.dim() or rare.coin(generator) or rare.coin(generator)
-    factors = torch.tensor([LARGE, LARGEST, 1.0], dtype=values.dtype)
-    which = torch.randint(2 if whole else 3, () if whole else rows, generator=generator)
+    away = (values.abs() + 1.0) * (LARGE if rare.coin(generator) else LARGEST)
     if name == "negative":
-        return -(values.abs() + 1.0) * factors[which]
-    signs = torch.randint(1 if whole else 2, () if whole else rows, generator=generator)
-    return (values.abs() + 1.0) * factors[which] * (1 - 2 * signs.to(values.dtype))
+        return -away
+    if not values.dim() or rare.coin(generator) or rare.coin(generator):
+        return away
+    signs = torch.randint(2, (*values.shape[:-1], 1), generator=generator)
+    return away * (1 - 2 * signs.to(values.dtype))
 
 
 def with_outliers(values: torch.Tensor, low: float, high: float, generator: torch.Generator) -> torch.Tensor:
