@@ -510,8 +510,8 @@ def _calls_of(operator: dict[str, Any]) -> list[Callable[[], Any]]:
             return []
         args = [argument_of(form) for form in operator["args"]]
         kwargs = {key: argument_of(form) for key, form in operator["kwargs"].items()}
-        functions = [getattr(packet, overload), getattr(torch.Tensor, packet.__name__, None)]
-        functions.append(getattr(torch, packet.__name__, None) if functions[-1] is None else None)
+        by_name = getattr(torch.Tensor, packet.__name__, getattr(torch, packet.__name__, None))
+        functions = [getattr(packet, overload), by_name]
     except Exception:
         return []
     return [partial(function, *args, **kwargs) for function in functions if function is not None]

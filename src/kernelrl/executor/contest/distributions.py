@@ -165,8 +165,8 @@ def far(
     form = [size if dim in signed else 1 for dim, size in enumerate(values.shape)]
     signs = (torch.rand(form, generator=generator) < 0.5).to(values.dtype) * 2 - 1
     if opposite is not None and signed and values.dim() > 1:
-        before = opposite.setdefault(signs.numel(), -signs.flatten())
-        signs = -before.to(values.dtype).reshape(form)
+        if (before := opposite.get(signs.numel())) is not None:
+            signs = -before.to(values.dtype).reshape(form)
         opposite[signs.numel()] = signs.flatten()
     elif bool((signs == signs.flatten()[:1]).all()):  # both signs are there
         signs = signs * torch.where(torch.arange(values.numel()).reshape(values.shape) < values.numel() / 2, 1, -1)

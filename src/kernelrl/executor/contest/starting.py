@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from kernelrl import dialects
 from kernelrl.executor import wire
 from kernelrl.executor.confinement.sandbox import Limits, clock_pages, confine, name_process, tie_to_parent
 from kernelrl.executor.contest.closed_pages import Helper
@@ -112,5 +111,5 @@ def rehearse() -> None:
     """Do in this process, which is to be forked, what each fork does first: what is cached here is cached there."""
     with torch.no_grad(), socket.socket() as nobody, contextlib.closing(Note()) as note:
         Contestant(nobody, Path(), None, note, Helper(None)).rehearse()
-    for name in dialects.names():
-        read(dialects.get(name).example, name, static_rules=True)
+    for name, dialect in DIALECTS.items():
+        read(dialect.example, name, static_rules=True)

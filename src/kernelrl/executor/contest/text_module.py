@@ -48,24 +48,26 @@ def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] 
 
 def is_of_library(function: FunctionType, package: ModuleType) -> bool:
     """Whether a function stands in a package, and not in an imported text."""
-    folder = f"{Path(str(package.__file__)).parent}{os.sep}"
-    return function.__code__.co_filename.startswith(folder)
+    folder = os.path.dirname(str(package.__file__))
+    return function.__code__.co_filename.startswith(f"{folder}{os.sep}")
 
 
 def function_at(function: FunctionType) -> ast.FunctionDef:
-    """The syntax of a function of an imported text that has decorators, by itself.
+    """The syntax of a function of an imported text, by itself.
 
     Raises:
         LookupError: there is none where it says that it stands.
     """
     code = function.__code__
-    starts: dict[int, ast.FunctionDef] = {}
     for node in ast.walk(parse(_texts.get(code.co_filename, ""))):
-        if isinstance(node, ast.FunctionDef) and node.decorator_list[:1] and node.name == function.__name__:
-            starts.setdefault(node.decorator_list[0].lineno, node)
-    if code.co_firstlineno in starts:
-        return starts[code.co_firstlineno]
-    raise LookupError(f"line {code.co_firstlineno} does not define {function.__name__}")
+        if isinstance(node, ast.FunctionDef) and (node.name, _first_line(node)) == (code.co_name, code.co_firstlineno):
+            return node
+    raise LookupError(f"line {code.co_firstlineno} does not define {code.co_name}")
+
+
+def _first_line(node: ast.FunctionDef) -> int:
+    """Where Python says that a function begins: at its first decorator."""
+    return node.decorator_list[0].lineno if node.decorator_list else node.lineno
 
 
 class _Text(importlib.abc.ExecutionLoader):
