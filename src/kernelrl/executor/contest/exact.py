@@ -46,6 +46,10 @@ what they give is put together, or where one error moves many values. Before the
 other sign. Where errors of two operators may cancel there is one more, with signs of its own."""
 SAMPLE = 512
 """Elements of an input that are looked at for that."""
+COARSE = 0.01
+"""Error of a product beyond which one run may not show how far exponentials are moved."""
+OF_COARSE = [(-1.0, 0, False), (2.0, 1, False), (-2.0, 2, False), (2.0, 3, False)]
+"""Further runs where they do: who errs by twice as much has more than twice the distance."""
 WRITTEN = 1.2345e300
 """What is written instead of infinity and NaN, to see what becomes of them."""
 MEDIAN_OF = 20_000
@@ -297,6 +301,8 @@ def compute(
             further = [(-1.0, 0, False), *((1.0, seed, True) for seed in range(1, 1 + ALIKE))]
         elif rounding.num_through_one > 1:
             further = [(1.0, 1, False)]
+        if rounding.exponentiates and any(map(_are_coarse, tensors_in(args))):
+            further += OF_COARSE
         with contextlib.suppress(Exception):
             for each in [] if rounding.jumps else further:
                 once = [torch.maximum(*pair) for pair in zip(once, run(*each)[0], strict=True)]
@@ -427,6 +433,14 @@ def _has_few_values(values: torch.Tensor) -> bool:
         return False
     some = values.flatten()[:: values.numel() // SAMPLE]
     return len(some.unique()) <= len(some) // 8  # type: ignore[no-untyped-call]
+
+
+def _are_coarse(values: torch.Tensor) -> bool:
+    """Whether sums of products of such numbers, which are made in float32, err by no small part of one."""
+    if not values.is_floating_point() or not values.numel():
+        return False
+    largest = float(values.nan_to_num(0.0, 0.0, 0.0).abs().max())
+    return largest**2 * torch.finfo(torch.float32).eps / 2 > COARSE
 
 
 def _is_undecided(choice: Choice) -> bool:

@@ -51,6 +51,8 @@ _OF_TRIANGLES = frozenset("linalg_solve_triangular linalg_lu_solve linalg_ldl_so
 
 _ATTENTION = "_scaled_dot_product"
 """Operators that make two sums of products, which counts as errors of what is multiplied there."""
+_EXPONENTIATING = frozenset("exp exp2 expm1 softmax _softmax _safe_softmax sinh cosh".split())
+"""Operators that make a factor of what their operands err by."""
 
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
@@ -144,6 +146,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         in which a matrix is nearly singular."""
         self.moves = False
         """Whether anything was moved."""
+        self.exponentiates = False
+        """Whether an operator made a factor of what its operands err by."""
         self.num_through_one = 0
         """Operators that make numbers near zero by way of numbers near one: errors of two of them may cancel."""
         self._generator = np.random.default_rng(seed)
@@ -158,6 +162,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         scattered = scattered_error(func, base, args, kwargs, self._units)
         exact = func(*args, **kwargs) if func._schema.is_mutable else None
         self.jumps |= base in _STEPS
+        self.exponentiates |= base in _EXPONENTIATING or base.startswith(_ATTENTION)
         if func._schema.name not in PLUMBING:
             name, dtype, of_result = next(self._native, ("", self._dtype, self._dtype))
             if name != func._schema.name:

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -269,7 +270,7 @@ class Process:
             ProcessFailure
         """
         try:
-            patience = Patience(self.pid, self.sock, timeout, pauses, alone)
+            patience = Patience(self.pid, self.sock, timeout, pauses, alone, partial(self._signal, signal.SIGCONT))
             message, _ = wire.receive(self.sock, wait=patience.wait, max_bytes=self.max_message_bytes)
         except OutOfPatience as end:
             raise ProcessDied(str(end)) if str(end) else ProcessTimeout(end.final) from None
