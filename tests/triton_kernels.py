@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from kernelrl.executor.contest import bfloat16, programs
+from kernelrl.executor.contest import bfloat16, folding, programs
 from kernelrl.executor.contest import libdevice as interpreted
 
 CASES: list[Callable[[], list[torch.Tensor]]] = []
@@ -344,22 +344,46 @@ def apart_two_writes_to_one_place() -> list[torch.Tensor]:
 
 
 @triton.jit
-def _product(a, b):
-    return a * b
+def _merge(mean, square, count, other_mean, other_square, other_count):
+    total = count + other_count
+    step = other_mean - mean
+    share = other_count / total
+    return mean + step * share, square + other_square + step * step * count * share, total
 
 
 @triton.jit
-def _own_reduction(x_ptr, out_ptr, n: tl.constexpr):
+def _decay(factor, value, other_factor, other_value):
+    return factor * other_factor, value * other_factor + other_value
+
+
+@triton.jit
+def _own_reductions(x_ptr, means_ptr, squares_ptr, states_ptr, n: tl.constexpr):
     row = tl.program_id(0)
-    x = tl.load(x_ptr + row * n + tl.arange(0, n))
-    tl.store(out_ptr + row, tl.reduce(x, 0, _product))
+    at = tl.arange(0, n)
+    x = tl.load(x_ptr + row * n + at)
+    zero, one = tl.zeros_like(x), tl.full((n,), 1.0, tl.float32)
+    mean, square, _ = tl.reduce((x, zero, one), 0, _merge)
+    tl.store(means_ptr + row, mean)
+    tl.store(squares_ptr + row, square)
+    square_x, flat = tl.reshape(x, (4, n // 4)), tl.full((4, n // 4), 1.0, tl.float32)
+    means, _, _ = tl.reduce((square_x, flat * 0, flat), 1, _merge)
+    tl.store(means_ptr + 20 + row, tl.sum(means) / 4)
+    all_means, _, _ = tl.reduce((square_x, flat * 0, flat), None, _merge)
+    tl.store(means_ptr + 40 + row, all_means)
+    kept, _, _ = tl.reduce((square_x, flat * 0, flat), 0, _merge, keep_dims=True)
+    tl.store(means_ptr + 60 + row, tl.sum(kept) / (n // 4))
+    _, states = tl.associative_scan((one * 0.5, x), 0, _decay)
+    tl.store(states_ptr + row * n + at, states)
+    _, states = tl.associative_scan((one * 0.5, x), 0, _decay, reverse=True)
+    tl.store(states_ptr + (20 + row) * n + at, states)
 
 
 @case
-def apart_a_reduction_of_its_own() -> list[torch.Tensor]:
-    x, out = random(20, 8), torch.zeros(20)
-    _own_reduction[(20,)](x, out, n=8)
-    return [out]
+def reductions_and_scans_of_its_own() -> list[torch.Tensor]:
+    x = random(20, 16)
+    means, squares, states = torch.zeros(4, 20), torch.zeros(20), torch.zeros(40, 16)
+    _own_reductions[(20,)](x, means, squares, states, n=16)
+    return [means, squares, states]
 
 
 @triton.jit
@@ -496,7 +520,16 @@ def what_torch_has() -> dict[str, list[torch.Tensor]]:
     positive = z.abs() + 0.5
     functions = [z.tanh(), positive.pow(1.5), z.expm1(), positive.log1p() + positive.rsqrt()]
     functions += [1 + torch.special.ndtr(z), z.sin() * z.floor() + z.ceil(), 2 * z * z + positive, 2 * z.round()]
+    GENERATOR.manual_seed(0)
+    rows = random(20, 16)
+    ahead, behind = [rows[:, :1]], [rows[:, -1:]]
+    for at in range(1, 16):
+        ahead.append(ahead[-1] / 2 + rows[:, at : at + 1])
+        behind.append(behind[-1] / 2 + rows[:, 15 - at : 16 - at])
+    states = torch.cat((torch.cat(ahead, 1), torch.cat(behind[::-1], 1)))
+    deviations = (rows - rows.mean(1, keepdim=True)).square().sum(1)
     return {
+        "reductions_and_scans_of_its_own": [rows.mean(1).expand(4, 20), deviations, states],
         "matmul_of_bfloat16": [product],
         "arithmetic_on_bfloat16": [y.clamp_min(0.5), x.view(4, 64).amax(1)],
         "device_functions": [torch.stack(functions)],
@@ -522,6 +555,7 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 def main() -> None:
     bfloat16.install()
     interpreted.install()
+    folding.install()
     expected = [run(function) for function in CASES]
     disordered = [run(function) for function in DISORDERED]
     programs.install()

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-LONG_CHARS = 10_000
-"""A text that, with every character escaped, fits into a socket's buffer beside the rest of a message."""
+MOST_UNREAD_BYTES = 64 * 1024
+"""What fits into a socket whose other end does not read."""
 _HEADER = struct.Struct("!I")
 
 
@@ -21,17 +21,21 @@ class WireError(Exception):
     """The peer closed the connection or sent something that is not a message."""
 
 
+def encode(message: dict[str, Any]) -> bytes:
+    """A message as it is sent."""
+    body = json.dumps(message).encode()
+    return _HEADER.pack(len(body)) + body
+
+
 def send(sock: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
     """Send one message, with file descriptors if any."""
-    body = json.dumps(message).encode()
-    data = _HEADER.pack(len(body)) + body
+    send_encoded(sock, encode(message), fds)
+
+
+def send_encoded(sock: socket.socket, data: bytes, fds: tuple[int, ...] = ()) -> None:
+    """The same of what `encode` has given."""
     sent = socket.send_fds(sock, [data], list(fds)) if fds else 0
     sock.sendall(data[sent:])
-
-
-def is_long(message: dict[str, Any]) -> bool:
-    """Whether a message may be too long for a socket whose other end does not read."""
-    return any(isinstance(value, str) and len(value) > LONG_CHARS for value in message.values())
 
 
 def receive(

@@ -13,6 +13,7 @@ from triton.runtime.interpreter import TensorHandle
 
 from kernelrl.executor.contest.batch_builder import BatchBuilder
 from kernelrl.executor.contest.batch_memory import Apart
+from kernelrl.executor.contest.folding import combining, reduced, scanned
 
 
 @contextmanager
@@ -76,12 +77,12 @@ def _as_tensor(data: np.ndarray, dtype: Any) -> Any:
 
 
 def _reduce(input: Any, axis: int | None, combine_fn: Any, keep_dims: bool = False, **_: Any) -> Any:
-    """`tl.reduce` as the interpreter has it, for the functions that it knows."""
+    """`tl.reduce` as the interpreter has it."""
     tensors = input if isinstance(input, tuple) else (input,)
     tensor, standard = tensors[0], tl.standard
     data, kind = tensor.handle.data, tensor.dtype
     rank = len(tensor.shape)
-    if not rank or (axis is not None and not -rank <= axis < rank) or kind == tl.bfloat16:
+    if not rank or (axis is not None and not -rank <= axis < rank) or tl.bfloat16 in [each.dtype for each in tensors]:
         raise Apart
     # all axes at once, not reshaped to one: so NumPy adds in the order in which it adds those of one program
     along = tuple(range(1, data.ndim)) if axis is None else axis % rank + 1
@@ -101,19 +102,37 @@ def _reduce(input: Any, axis: int | None, combine_fn: Any, keep_dims: bool = Fal
     elif combine_fn in (standard._argmin_combine_tie_break_left, standard._argmin_combine_tie_break_fast):
         found = over(np.nanmin), over(np.nanargmin, tl.int32)
     else:
-        raise Apart
+        found = _reduced(tensors, axis, combine_fn, keep_dims)
     return found if isinstance(input, tuple) else found[0]
 
 
+def _reduced(tensors: tuple[Any, ...], axis: int | None, function: Any, keep_dims: bool) -> tuple[Any, ...]:
+    """By a function of the kernel's own."""
+    rank, dtypes = len(tensors[0].shape), [each.dtype for each in tensors]
+    arrays = [each.handle.data for each in tensors]
+    if axis is None:
+        arrays = [each.reshape(len(each), -1) for each in arrays]
+    along = 1 if axis is None else axis % rank + 1
+    found = reduced(arrays, along, combining(function, _as_tensor, dtypes))
+    kept = [each.reshape(len(each), *[1] * rank) if axis is None else each for each in found]
+    arrays = kept if keep_dims else [np.squeeze(each, along) for each in found]
+    return tuple(_as_tensor(each, dtype) for each, dtype in zip(arrays, dtypes, strict=True))
+
+
 def _scan(input: Any, axis: int, combine_fn: Any, reverse: bool = False, **_: Any) -> Any:
-    """`tl.associative_scan` as the interpreter has it, for sums and products."""
+    """`tl.associative_scan` as the interpreter has it."""
     tensors = input if isinstance(input, tuple) else (input,)
-    accumulate: Any = {tl.standard._sum_combine: np.cumsum, tl.standard._prod_combine: np.cumprod}.get(combine_fn)
-    rank = len(tensors[0].shape)
-    if accumulate is None or len(tensors) > 1 or not -rank <= axis < rank or tensors[0].dtype == tl.bfloat16:
+    rank, dtypes = len(tensors[0].shape), [each.dtype for each in tensors]
+    if not -rank <= axis < rank or tl.bfloat16 in dtypes:
         raise Apart
     along = axis % rank + 1
-    data = tensors[0].handle.data
-    data = np.flip(accumulate(np.flip(data, along), axis=along), along) if reverse else accumulate(data, axis=along)
-    found = _as_tensor(data, tensors[0].dtype)
-    return (found,) if isinstance(input, tuple) else found
+    arrays = [np.flip(each.handle.data, along) if reverse else each.handle.data for each in tensors]
+    accumulate: Any = {tl.standard._sum_combine: np.cumsum, tl.standard._prod_combine: np.cumprod}.get(combine_fn)
+    if accumulate is not None:
+        arrays = [accumulate(each, axis=along) for each in arrays]
+    else:
+        arrays = scanned(arrays, along, combining(combine_fn, _as_tensor, dtypes))
+    if reverse:
+        arrays = [np.flip(each, along) for each in arrays]
+    found = tuple(_as_tensor(each, dtype) for each, dtype in zip(arrays, dtypes, strict=True))
+    return found if isinstance(input, tuple) else found[0]

@@ -24,7 +24,7 @@ import triton
 from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
 
-from kernelrl.executor.contest import bfloat16, libdevice
+from kernelrl.executor.contest import bfloat16, folding, libdevice
 from kernelrl.executor.contest.batch_builder import BatchBuilder
 from kernelrl.executor.contest.batch_language import lifted, patch_language, speaking
 from kernelrl.executor.contest.batch_memory import BatchMemory
@@ -49,6 +49,7 @@ def install(in_any_order: Callable[[], bool] | None = None) -> None:
         return
     bfloat16.install()
     libdevice.install()
+    folding.install()
     coin = None if in_any_order is None else staticmethod(in_any_order)
     interpreter.GridExecutor = type("BatchedGrid", (_BatchedGrid,), {"in_any_order": coin})
     for name in ("create_atomic_rmw", "create_atomic_cas"):

@@ -101,12 +101,16 @@ class Arena:
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
         self.address = 0
 
-    def attach(self, process: Process, timeout: float) -> None:
-        """Let a process map it, before it sees untrusted text: then the addresses that it names can be believed."""
+    def attach(self, ask: Callable[..., dict[str, Any]]) -> None:
+        """Let a process map it, before it sees untrusted text: then the addresses that it names can be believed.
+
+        Args:
+            ask: puts a question to it, with descriptors `fds`.
+        """
         sizes = [self.bytes.numel()] + ([] if self._call is None else [self._call.num_bytes])
         fds = (self._fd,) if self._call is None else (self._fd, self._call.fd)
         try:
-            reply, _ = process.ask({"do": "attach", "sizes": sizes}, timeout, fds=fds)
+            reply = ask({"do": "attach", "sizes": sizes}, fds=fds)
         finally:
             os.close(self._fd)
         if "failed" in reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kernelrl.errors import TaskError
@@ -54,7 +55,7 @@ class Baseline:
         self._arena = Arena(arena_bytes, settings)
         try:
             self._ask(load | {"compiled": settings.compile_baseline}, settings.load_timeout_s)
-            self._arena.attach(process, settings.load_timeout_s)
+            self._arena.attach(partial(cores.ask, process, timeout=settings.load_timeout_s))
 
             def ask(message: dict[str, Any]) -> dict[str, Any]:
                 return self._ask(message, settings.run_timeout_s)

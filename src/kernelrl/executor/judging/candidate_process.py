@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ class CandidateProcess:
     def attach(self, timeout: float) -> None:
         """Share memory with it, before it sees untrusted text, and begin to measure its own."""
         self.memory = PeakMemory(self.process.pid)
-        self.arena.attach(self.process, timeout)
+        self.arena.attach(partial(self.cores.ask, self.process, timeout=timeout))
 
     def ask(self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing) -> dict[str, Any]:
         """Its answer to a question, once it may run; `meanwhile` is work to do until then."""

@@ -35,6 +35,8 @@ SOME = 4096
 """Elements that are looked at before all others are."""
 SQUARED = 1e-12
 """Norms that are larger, and smaller than its inverse, are right in float32."""
+LEAST_SIZE = 1e-28
+"""Outputs that are smaller throughout count as so large: what underflows here may give 1e-35 in another formula."""
 OF_CHANGE = 1 / 20
 """Share of what makes an output another than an input that may be missing."""
 
@@ -128,7 +130,7 @@ class Expected:
             known = error.isfinite()
             finite = bool(known.all())
             error.masked_fill_(~known, 0.0)
-        unit = max(_root_mean_square(centre) or 1.0, least) if scaled and task.atol is None else 1.0
+        unit = max(_size(centre), least) if scaled and task.atol is None else 1.0
         selected = scaled and task.atol is None and not computes and _is_selected(exact, native)
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
@@ -266,7 +268,7 @@ class Near:
         atol, rtol = _tolerances(str(native.dtype), task)
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
-        unit = (_root_mean_square(wide) or 1.0) if task.atol is None and not selected else 1.0
+        unit = _size(wide) if task.atol is None and not selected else 1.0
         margin = wide.abs().mul_(rtol / 2).add_(atol / 2 * min(1.0, unit))
         if before is not None and task.atol is None and not selected:
             margin = torch.minimum(margin, _of_change(wide, before, native.dtype) / 2)
@@ -491,6 +493,12 @@ def _is_selected(exact: torch.Tensor, native: torch.Tensor) -> bool:
 def is_rounding(exact: torch.Tensor, moved: torch.Tensor) -> bool:
     """Whether what rounding adds to an output's tolerance is more than its own size, as of a singular system."""
     return exact.is_floating_point() and ROUNDINGS * _root_mean_square(moved) > _root_mean_square(exact)
+
+
+def _size(values: torch.Tensor) -> float:
+    """By which the tolerance of an output goes; 1, if it is zero throughout."""
+    found = _root_mean_square(values)
+    return max(found, LEAST_SIZE) if found else 1.0
 
 
 def _root_mean_square(values: torch.Tensor) -> float:

@@ -57,7 +57,7 @@ class ReferenceProcess:
     def attach(self, num_bytes: int) -> None:
         """Share memory with it in which inputs of that size have room."""
         self.arena = Arena(num_bytes, self.settings)
-        self.arena.attach(self.process, self.settings.run_timeout_s)
+        self.arena.attach(self.ask)
 
     def ask(self, message: dict[str, Any], timeout: float | None = None, fds: tuple[int, ...] = ()) -> dict[str, Any]:
         """Its answer to a question, once it may run.

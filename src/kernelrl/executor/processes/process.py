@@ -19,6 +19,7 @@ import signal
 import socket
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -100,6 +101,7 @@ class Process:
         self._stat = os.open(f"/proc/{self.pid}/stat", os.O_RDONLY)
         self._threads = Threads(self.pid)
         self._frozen = False
+        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._on_gpu = spec["device"] == "cuda"
         self._trusted = trusted
         self._ending: int | None = None  # its wait status, once that was asked for
@@ -238,15 +240,20 @@ class Process:
         return nonce
 
     def reply(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        """Send a message that expects no answer, such as the outcome of a build."""
-        reads_on = self._frozen and wire.is_long(message)  # what stands takes no more than fits into the socket
+        """Send a message that expects no answer, such as the outcome of a build.
+
+        What stands takes no more than fits into its socket: more is sent when its next message is waited for.
+        """
+        data = wire.encode(message)
+        if self._frozen and len(data) > wire.MOST_UNREAD_BYTES:
+            self._unsent.append((data, fds))
+        else:
+            self._send(data, fds)
+
+    def _send(self, data: bytes, fds: tuple[int, ...]) -> None:
         try:
-            if reads_on:
-                self.thaw()
             self.sock.settimeout(STANDING_S if self._frozen else SENDING_S)
-            wire.send(self.sock, message, fds)
-            if reads_on:
-                self.freeze()
+            wire.send_encoded(self.sock, data, fds)
         except TimeoutError:
             raise ProcessTimeout(final=False) from None
         except OSError as error:
@@ -269,6 +276,8 @@ class Process:
         Raises:
             ProcessFailure
         """
+        while self._unsent:
+            self._send(*self._unsent.popleft())
         try:
             patience = Patience(self.pid, self.sock, timeout, pauses, alone, partial(self._signal, signal.SIGCONT))
             message, _ = wire.receive(self.sock, wait=patience.wait, max_bytes=self.max_message_bytes)
