@@ -211,9 +211,7 @@ class Definitions:
         """Where the arguments of a dataclass or of a named tuple arrive."""
         entry = Entry(self.flow.value(), {"*": self.flow.value()})
         for each in node.body:
-            if isinstance(each, ast.AnnAssign) and not _NO_FIELD.isdisjoint(
-                part.id for part in ast.walk(each.annotation) if isinstance(part, ast.Name)
-            ):
+            if isinstance(each, ast.AnnAssign) and any(name in ast.unparse(each.annotation) for name in _NO_FIELD):
                 self._refuse(
                     "outside_language", each, f"{ast.unparse(each.annotation)[:60]} in a record; give it a type"
                 )
@@ -227,6 +225,10 @@ class Definitions:
 
     def _is_named_tuple(self, node: ast.ClassDef) -> bool:
         return any(self.names.library(base) == vocabulary.NAMED_TUPLE for base in node.bases)
+
+    def is_method(self, name: str) -> bool:
+        """Whether any class has a method of that name, which its objects alone have."""
+        return any(each.owner is not None and not each.is_static for each in self.by_name.get(name, ()))
 
     def _field(self, name: str) -> Value:
         return self._fields.setdefault(name, self.flow.value())

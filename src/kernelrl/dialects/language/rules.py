@@ -128,7 +128,7 @@ def _check_attribute(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[
 
 def _is_own(name: str, kinds: Kind, meaning: Meaning) -> bool:
     if kinds == Kind.CLASS:
-        return name in meaning.of_classes
+        return name in meaning.of_classes and not meaning.is_method(name)
     return kinds == Kind.OBJECT and name in meaning.own_attributes
 
 

@@ -10,7 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from kernelrl.executor import trees
+from kernelrl.executor.contest.text_module import MODULE_NAME
 
 ALL = "all"
 """In the place of a unit to build: all have been built, and are to be offered."""
@@ -19,6 +22,18 @@ MANY = 1000
 MOST_DIMENSIONS, CHANGES = 8, 16
 """A tensor with more dimensions hands over a number in each; and so does a function that changes the shape of what it
 returns so often."""
+
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, bool, int, float, str, type(None)})
+
+
+def _check_given(argument: Any) -> None:
+    """What a native function can call would be given numbers, and compute with them."""
+    if isinstance(argument, list | tuple | Mapping):
+        for each in argument.values() if isinstance(argument, Mapping) else argument:
+            _check_given(each)
+    elif type(argument).__module__ == MODULE_NAME or (callable(argument) and not hasattr(argument, "__dlpack__")):
+        raise TypeError(f"a native function takes tensors, numbers and texts, and no {type(argument).__name__}")
 
 
 class HandedOver:
@@ -35,6 +50,9 @@ class HandedOver:
             return function
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            for each in (*args, *kwargs.values()):
+                if type(each) not in _PLAIN:
+                    _check_given(each)
             try:
                 result = function(*args, **kwargs)
             except Exception:  # whose text may hold any
@@ -128,14 +146,19 @@ class NativeModule:
         if name.startswith("__") or "_loaded" not in self.__dict__:  # which a copy lacks at first
             raise AttributeError(name)
         if self._loaded is None and name in self._functions:
-            return partial(self._call, name)
+            return self._call(name)
         self._modules.load()
         function = self.__dict__[name] = self._modules.handed_over.counting(getattr(self._loaded, name))
         return function
 
-    def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        self._modules.load()
-        return getattr(self, name)(*args, **kwargs)
+    def _call(self, name: str) -> Callable[..., Any]:
+        """A function of which nothing can be taken, as it could of a method or of a `partial`."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._modules.load()
+            return getattr(self, name)(*args, **kwargs)
+
+        return call
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)

@@ -113,7 +113,7 @@ class Contestant:
         init_tensors: list[dict[str, Any]],
         seed: int,
         compiled: str | None = None,
-        unreached: Collection[Sequence[int]] = (),
+        unreached: Collection[Sequence[int]] | None = None,
     ) -> dict[str, Any]:
         """Import the source and construct `entry`; `init` None: the module's own `get_init_inputs()`.
 

@@ -6,14 +6,17 @@ import ast
 import contextlib
 import importlib.abc
 import importlib.util
+import inspect
 import linecache
 import os
 import re
 import sys
 import traceback
 from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 from kernelrl.syntax import parse
 
@@ -21,19 +24,24 @@ MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
 _LINE_END = re.compile(r"\r\n|\r|\n")
 """Where lines end for Python. For `str.splitlines`, by which others count them, they end at form feeds and the like."""
+_CHECK_SELF = "__check_self__"
+"""Name of what methods call first. A candidate can bind no name that begins so."""
 _texts: dict[str, str] = {}
 """By file name, what was imported."""
 
 
-def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] = ()) -> ModuleType:
+def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] | None = None) -> ModuleType:
     """Import a text as if it were a file in a folder.
 
     Args:
         source: the text.
         folder: the folder.
         unreached: line and column of functions whose bodies are left out: whoever calls one all the same is told so.
+            Methods of such a text are called on objects of their classes, and on nothing else. None: of a text that is
+            trusted, all runs as it stands.
     """
-    text = _Text(folder / f"{MODULE_NAME}.py", source, frozenset((line, column) for line, column in unreached))
+    left_out = None if unreached is None else frozenset((line, column) for line, column in unreached)
+    text = _Text(folder / f"{MODULE_NAME}.py", source, left_out)
     spec = importlib.util.spec_from_loader(MODULE_NAME, text)
     assert spec is not None and spec.loader is not None
     name = text.get_filename(MODULE_NAME)
@@ -41,6 +49,7 @@ def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] 
     lines = [f"{line}\n" for line in _LINE_END.split(source)]
     linecache.cache[name] = len(source), None, lines, name
     module = importlib.util.module_from_spec(spec)
+    setattr(module, _CHECK_SELF, _check_self)
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
     return module
@@ -82,7 +91,7 @@ class _Text(importlib.abc.ExecutionLoader):
         unreached: see `import_text`.
     """
 
-    def __init__(self, path: Path, source: str, unreached: frozenset[tuple[int, int]]):
+    def __init__(self, path: Path, source: str, unreached: frozenset[tuple[int, int]] | None):
         self._path = str(path)
         self._source = source
         self._unreached = unreached
@@ -96,13 +105,55 @@ class _Text(importlib.abc.ExecutionLoader):
     def get_code(self, fullname: str) -> CodeType:
         """What runs of the text."""
         tree = parse(self._source)
-        for node in ast.walk(tree) if self._unreached else ():
-            if isinstance(node, ast.FunctionDef) and (node.lineno, node.col_offset) in self._unreached:
-                said = f"nothing calls {node.name} where it can be seen, so its body was left out; call it by name"
-                stop = ast.parse(f"raise RuntimeError({said!r})").body
-                node.body = [ast.fix_missing_locations(ast.copy_location(each, node.body[0])) for each in stop]
+        if self._unreached is not None:
+            _leave_out(tree, self._unreached)
+            _check_methods(tree)
         code: CodeType = compile(tree, self._path, "exec", dont_inherit=True)
         return code
+
+
+def _leave_out(tree: ast.Module, unreached: frozenset[tuple[int, int]]) -> None:
+    for node in ast.walk(tree) if unreached else ():
+        if isinstance(node, ast.FunctionDef) and (node.lineno, node.col_offset) in unreached:
+            said = f"nothing calls {node.name} where it can be seen, so its body was left out; call it by name"
+            node.body = _at(node.body[0], f"raise RuntimeError({said!r})")
+
+
+def _check_methods(tree: ast.Module) -> None:
+    """What `self` is decides what its attributes may be, so the rules rely on it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef) and _first_argument(method) == "self":
+                    has_text = ast.get_docstring(method, clean=False) is not None
+                    method.body[has_text:has_text] = _at(method.body[0], f"{_CHECK_SELF}(self)")
+
+
+def _first_argument(node: ast.FunctionDef) -> str | None:
+    return next((each.arg for each in (*node.args.posonlyargs, *node.args.args)), None)
+
+
+def _at(place: ast.stmt, text: str) -> list[ast.stmt]:
+    """Statements of a text of our own, which stand where another statement does."""
+    statements = ast.parse(text).body
+    for statement in statements:
+        for node in ast.walk(statement):
+            ast.copy_location(node, place)
+    return statements
+
+
+def _check_self(given: object) -> None:
+    """Called first in every method: what it is called on must have that method."""
+    code = sys._getframe(1).f_code
+    of: Any = type(given)
+    if code not in _methods(of):
+        raise TypeError(f"{code.co_name} is called on a {type(given).__name__}, which has no such method")
+
+
+@cache
+def _methods(of: Any) -> frozenset[CodeType]:
+    members = [inspect.unwrap(each) for base in of.__mro__ for each in vars(base).values() if callable(each)]
+    return frozenset(each.__code__ for each in members if isinstance(each, FunctionType))
 
 
 def explain(error: BaseException) -> str:

@@ -43,7 +43,7 @@ def prepare(source: str, flags: list[str], work: Path) -> None:
     """What the preprocessor needs to expand the text's own macros and those of the flags, without what it includes."""
     if "define" in source or any(flag.startswith("-D") for flag in flags):
         (work / "blank.cpp").write_text(_cpp_text.without_includes(source), encoding="utf-8")
-        own_flags = [flag for flag in flags if flag.startswith(("-D", "-std", "-f", "-m"))]
+        own_flags = [flag for flag in flags if flag.startswith(("-D", "-U", "-std", "-f", "-m", "-O", "-pthread"))]
         (work / "own_flags").write_text(" ".join(own_flags))
 
 
