@@ -32,7 +32,7 @@ _HARMLESS_OF_TORCH = re2.compile(
     rb"optional|nullopt|TensorOptions|SmallVector|irange)|"
     rb"(at|torch)::(Tensor|Dtype|empty|empty_strided|zeros|ones|full|scalar_tensor|"
     rb"TensorAccessor|PackedTensorAccessor(32|64)?|NoGradGuard|CppTypeToScalarType)|"
-    rb"torch::(tensor|dtype|device)|(at|torch)::(empty|zeros|ones|full)_like|at::(parallel_for|get_num_threads|get_thread_num|opmath_type|acc_type|divup)"
+    rb"torch::(tensor|dtype|device|wrap_pybind_function)|(at|torch)::(empty|zeros|ones|full)_like|at::(parallel_for|get_num_threads|get_thread_num|opmath_type|acc_type|divup)"
 )
 _INSTEAD = {
     "c10": "write std::optional<torch::Tensor>, std::nullopt, float",

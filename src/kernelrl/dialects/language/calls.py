@@ -235,15 +235,13 @@ class Calls(Expressions):
 
     def _check_format(self, node: ast.Call, text: ast.expr) -> None:
         """The fields of a format string may read attributes of what they are given: these may not."""
-        texts: list[ast.expr | None] = [text]
-        if isinstance(text, ast.Name):
-            texts = self._texts.get(text.id, [])
-        for each in texts or [None]:
-            text_of = each.value if isinstance(each, ast.Constant) else None
-            if not (isinstance(text_of, str) and is_plain_format(text_of)):
-                evidence = "format of a text that is no constant, or whose fields are not plain; write an f-string"
-                self._refuse("private_attribute", node, evidence)
-                return
+        name = text.id if isinstance(text, ast.Name) else ""
+        if not name or name not in self._plain_formats:
+            texts: list[ast.expr | None] = self._texts.get(name) or [None] if name else [text]
+            self._plain_formats[name] = all(isinstance(each, ast.Constant) and _is_plain(each.value) for each in texts)
+        if not self._plain_formats[name]:
+            evidence = "format of a text that is no constant, or whose fields are not plain; write an f-string"
+            self._refuse("private_attribute", node, evidence)
 
     def _call_value(self, node: ast.Call, called: Value) -> Value:
         return self._result(node, called, self._arguments(node))
@@ -263,6 +261,10 @@ class Calls(Expressions):
         self._give(arguments, self._methods["forward"], called, Kind.OBJECT | Kind.SEQUENCE)
         flow.assign_if(called, Kind.OBJECT | Kind.SEQUENCE, self._methods["forward"].returned, result)
         return result
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str) and is_plain_format(value)
 
 
 def _is_public_text(node: ast.expr) -> bool:

@@ -114,6 +114,7 @@ class Definitions:
         self._taken = self.flow.value()
         self._scope = names.scopes[tree]
         self._texts = _texts_by_name(tree)
+        self._plain_formats: dict[str, bool] = {}
         self._unit = self.file = Unit("")
         self._routine: Routine | None = None
         self._declare(tree)

@@ -54,7 +54,7 @@ def _is_constant(node: ast.expr, known: set[str], names: Names) -> bool:
     library = names.library(node)
     if library is not None:
         base, _, last = library.rpartition(".")
-        return base == "math" or (base == "triton.language" and last in vocabulary.FORWARD[base])
+        return last in vocabulary.CONSTANTS.get(base, ())
     match node:
         case ast.Constant():
             return True
@@ -139,7 +139,12 @@ class _Kernel:
                 yield violation(
                     "outside_language", node, f"{name}(…) in a kernel: what is called is a kernel, or of tl"
                 )
-        elif name in self.kernels or name in self.constants:
+        elif name in self.constants:
+            if called:
+                yield violation(
+                    "outside_language", node, f"{name}(…) in a kernel: a constant of the file is no function"
+                )
+        elif name in self.kernels:
             return
         elif not (called and name in vocabulary.DEVICE_BUILTINS and not self._is_bound(name)):
             evidence = f"{name} in a kernel: neither an argument, nor a kernel, nor a constant of the file"

@@ -115,6 +115,15 @@ def resolve(tree: ast.Module) -> Names:
     return names
 
 
+def imported_names(tree: ast.Module) -> frozenset[str]:
+    """What a file imports, each of which is bound by nothing else in it (see `resolve`)."""
+    names = Names({}, {}, [])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            list(_read_import(node, names))
+    return frozenset(names.imports)
+
+
 def _read_import(node: ast.Import | ast.ImportFrom, names: Names) -> Iterator[Violation]:
     imports = names.imports
     for alias in node.names:

@@ -240,6 +240,12 @@ KEYWORDS = {
 NUMBERS_OF_DTYPE = _words("min max eps tiny smallest_normal bits resolution")
 """Attributes of what `torch.finfo` and `torch.iinfo` return."""
 
+CONSTANTS: dict[str, frozenset[str]] = {
+    "math": _words("pi e tau inf nan"),
+    "triton.language": FORWARD["triton.language"] - _words("constexpr dtype cdiv tensor"),
+}
+"""By module: what a constant of the file may be, for kernels to use."""
+
 # built-in functions, by the keyword arguments that they may be given
 
 BUILTINS: dict[str, frozenset[str]] = {

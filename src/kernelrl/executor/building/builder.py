@@ -34,7 +34,7 @@ from kernelrl.executor.building.compilers import FILE_BYTES, MEMORY_BYTES, Compi
 from kernelrl.executor.building.entries import build_folder, digest, publish
 from kernelrl.executor.building.headers import Headers
 from kernelrl.executor.building.pruning import DEFAULT_LIMITS, CacheLimits, prune
-from kernelrl.executor.building.units import HEADERS, text_of, translate, translate_cuda
+from kernelrl.executor.building.units import HEADERS, translate, translate_cuda
 from kernelrl.executor.legality import native
 from kernelrl.executor.processes.cores import Cores
 from kernelrl.executor.processes.forking import ForkServer
@@ -47,7 +47,7 @@ _PTXAS = re2.compile(
     r"[^\n]*Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?"
 )
 """What the assembler says of one kernel: its (mangled) name, spills, registers, shared memory."""
-BUILD_FORMAT = 15
+BUILD_FORMAT = 16
 """Raised when a change of the builder makes earlier builds useless."""
 ROOM_BYTES = 1 << 20
 """Where less space is left, the compiler may have failed for want of it."""
@@ -128,6 +128,7 @@ class Builder:
             InfrastructureError: the disk is full.
         """
         source, flags, link = translate(unit)
+        untrusted = "\n".join((*unit["cuda"], source))  # with the candidate's names where our own text has them
         compiler = ["g++"]
         if unit.get("cuda"):
             arch = gpu_arch or self._arch
@@ -152,7 +153,7 @@ class Builder:
             with tempfile.TemporaryDirectory(dir=self._scratch) as temporary:
                 work = Path(temporary) / "unit"
                 work.mkdir()
-                native.prepare(text_of(unit), flags, work)
+                native.prepare(untrusted, flags, work)
                 confined = [*(["-Xcompiler"] if unit.get("cuda") else []), f"-B{self._assembler}"]
                 made = self._compile(unit, source, [*compiler, *confined, *flags], link, work)
                 if not made.ok and shutil.disk_usage(self._scratch).free < ROOM_BYTES:
@@ -162,7 +163,7 @@ class Builder:
                 ok, violations = made.ok and (work / "module.so").exists(), []
                 if ok and not self._check:
                     with self._cores.working():
-                        violations = native.violations(text_of(unit), work, unit["loader"], bool(unit.get("cuda")))
+                        violations = native.violations(untrusted, work, unit["loader"], bool(unit.get("cuda")))
                 result = {"ok": ok, "log": made.log, "seconds": made.seconds, "violations": violations}
                 result |= {"out_of_time": made.out_of_time, "loops": loops.read(work)}
                 (work / "build.json").write_text(json.dumps(result))

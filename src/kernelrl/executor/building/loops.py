@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def read(work: Path) -> list[dict[str, Any]]:
         notes = file.read(MAX_BYTES).decode("utf-8", "replace").splitlines()
     vectors: dict[int, int] = {}
     reasons: dict[int, str] = {}
-    for note, following in zip(notes, [*notes[1:], ""], strict=True):
+    for note, following in zip_longest(notes, notes[1:], fillvalue=""):
         if found := _VECTORISED.match(note):
             line, num_bytes = map(int, found.groups())
             vectors[line] = max(num_bytes, vectors.get(line, 0))

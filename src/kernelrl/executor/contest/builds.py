@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kernelrl.executor import trees
-from kernelrl.executor.contest.text_module import MODULE_NAME
+from kernelrl.executor.contest.guards import MODULE_NAME, Native
 
 ALL = "all"
 """In the place of a unit to build: all have been built, and are to be offered."""
@@ -127,10 +127,10 @@ class Modules:
             return
         self._are_loaded = True
         for (module, load), path in zip(self._built, self._offered(), strict=True):
-            module._loaded = load(str(path))
+            vars(module)["_loaded"] = load(str(path))
 
 
-class NativeModule:
+class NativeModule(Native):
     """A native module, of which the functions' results are counted. It has no public names but theirs.
 
     Args:
@@ -139,8 +139,10 @@ class NativeModule:
     """
 
     def __init__(self, modules: Modules, functions: list[str]):
-        self._modules, self._functions = modules, functions
-        self._loaded: Any = None
+        self.__dict__.update(_modules=modules, _functions=functions, _loaded=None)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a native module has its functions and nothing else")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_loaded" not in self.__dict__:  # which a copy lacks at first
@@ -161,6 +163,8 @@ class NativeModule:
         return call
 
     def __getitem__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise KeyError(name)
         return getattr(self, name)
 
 

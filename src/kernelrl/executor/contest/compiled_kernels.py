@@ -8,7 +8,7 @@ from typing import Any
 import triton
 from triton.runtime import jit
 
-from kernelrl.executor.contest.text_module import function_at, is_of_library
+from kernelrl.executor.contest.text_module import function_at, is_kernel, is_of_library
 
 
 def install() -> None:
@@ -23,6 +23,8 @@ def install() -> None:
     def make_of_syntax(self: Any, fn: Any, *how: Any, **by_name: Any) -> None:
         make(self, fn, *how, **by_name)
         if not is_of_library(fn, triton):
+            if not is_kernel(fn):
+                raise TypeError(f"{fn.__name__} is no kernel: write @triton.jit above it")
             node = function_at(fn)
             node.decorator_list = []
             self._unsafe_update_src(f"{ast.unparse(node)}\n")

@@ -26,7 +26,8 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction, InterpreterBuilder, TensorHandle
 
 from kernelrl.dialects.language.vocabulary import DEVICE_BUILTINS
-from kernelrl.executor.contest.text_module import MODULE_NAME, function_at, is_of_library
+from kernelrl.executor.contest.guards import MODULE_NAME
+from kernelrl.executor.contest.text_module import function_at, is_kernel, is_of_library
 
 _TAKEN: frozenset[type] = frozenset(
     {torch.Tensor, torch.nn.Parameter, torch.dtype, tl.dtype, bool, int, float, str, type(None), InterpretedFunction}
@@ -150,6 +151,8 @@ def _as_it_was_read(rewrite: Callable[..., Any]) -> Callable[..., Any]:
     def rewrite_what_was_read(self: Any) -> Any:
         if is_of_library(self.fn, triton):
             return rewrite(self)
+        if not is_kernel(self.fn):
+            raise TypeError(f"{self.fn.__name__} is no kernel: write @triton.jit above it")
         kernel = _rewritten(self.fn)
         kernel.__globals__.update(_world(self.fn))  # the file may have made more of it since
         return kernel
@@ -187,8 +190,21 @@ def _world(function: FunctionType) -> dict[str, Any]:
     return {
         name: value
         for name, value in function.__globals__.items()
-        if (name in named and not name.startswith("__")) or (isinstance(value, ModuleType) and value in language)
+        if (name in named and not name.startswith("__") and _is_of_kernels(value))
+        or (isinstance(value, ModuleType) and value in language)
     }
+
+
+def _is_of_kernels(value: Any) -> bool:
+    """Whether it is a number, a type, a kernel, or of Triton's own: nothing else that could be called."""
+    if isinstance(value, tuple):
+        return all(map(_is_of_kernels, value))
+    if isinstance(value, tl.constexpr):
+        return _is_of_kernels(value.value)
+    if type(value) in _TAKEN - {torch.Tensor, torch.nn.Parameter}:
+        return True
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return isinstance(name, str) and (name == "triton" or name.startswith("triton."))
 
 
 class _Logic(ast.NodeTransformer):

@@ -6,26 +6,24 @@ import ast
 import contextlib
 import importlib.abc
 import importlib.util
-import inspect
 import linecache
 import os
 import re
 import sys
 import traceback
 from collections.abc import Collection, Sequence
-from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import triton
+
+from kernelrl.executor.contest.guards import GUARDS, MODULE_NAME, guard, statements_at
 from kernelrl.syntax import parse
 
-MODULE_NAME = "kernel_module"
 MAX_TEXT = 4000
 _LINE_END = re.compile(r"\r\n|\r|\n")
 """Where lines end for Python. For `str.splitlines`, by which others count them, they end at form feeds and the like."""
-_CHECK_SELF = "__check_self__"
-"""Name of what methods call first. A candidate can bind no name that begins so."""
 _texts: dict[str, str] = {}
 """By file name, what was imported."""
 
@@ -37,8 +35,7 @@ def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] 
         source: the text.
         folder: the folder.
         unreached: line and column of functions whose bodies are left out: whoever calls one all the same is told so.
-            Methods of such a text are called on objects of their classes, and on nothing else. None: of a text that is
-            trusted, all runs as it stands.
+            Such a text is guarded (see `guards`). None: of a text that is trusted, all runs as it stands.
     """
     left_out = None if unreached is None else frozenset((line, column) for line, column in unreached)
     text = _Text(folder / f"{MODULE_NAME}.py", source, left_out)
@@ -49,7 +46,7 @@ def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] 
     lines = [f"{line}\n" for line in _LINE_END.split(source)]
     linecache.cache[name] = len(source), None, lines, name
     module = importlib.util.module_from_spec(spec)
-    setattr(module, _CHECK_SELF, _check_self)
+    vars(module).update(GUARDS)
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
     return module
@@ -72,6 +69,24 @@ def function_at(function: FunctionType) -> ast.FunctionDef:
         if isinstance(node, ast.FunctionDef) and (node.name, _first_line(node)) == (code.co_name, code.co_firstlineno):
             return node
     raise LookupError(f"line {code.co_firstlineno} does not define {code.co_name}")
+
+
+def is_kernel(function: FunctionType) -> bool:
+    """Whether a function of an imported text is a Triton kernel there, and so was read as one."""
+    decorators = function_at(function).decorator_list
+    return bool(decorators) and _stands_for(decorators[-1], function.__globals__) is triton.jit
+
+
+def _stands_for(node: ast.expr, world: dict[str, Any]) -> Any:
+    """What a name, a name in a module or a call of one stands for; None: not known."""
+    match node:
+        case ast.Call(func=called):
+            return _stands_for(called, world)
+        case ast.Attribute(value=ast.Name(id=module), attr=name):
+            return vars(world[module]).get(name) if isinstance(world.get(module), ModuleType) else None
+        case ast.Name(id=name):
+            return world.get(name)
+    return None
 
 
 def _first_line(node: ast.FunctionDef) -> int:
@@ -107,7 +122,7 @@ class _Text(importlib.abc.ExecutionLoader):
         tree = parse(self._source)
         if self._unreached is not None:
             _leave_out(tree, self._unreached)
-            _check_methods(tree)
+            tree = guard(tree)
         code: CodeType = compile(tree, self._path, "exec", dont_inherit=True)
         return code
 
@@ -116,44 +131,7 @@ def _leave_out(tree: ast.Module, unreached: frozenset[tuple[int, int]]) -> None:
     for node in ast.walk(tree) if unreached else ():
         if isinstance(node, ast.FunctionDef) and (node.lineno, node.col_offset) in unreached:
             said = f"nothing calls {node.name} where it can be seen, so its body was left out; call it by name"
-            node.body = _at(node.body[0], f"raise RuntimeError({said!r})")
-
-
-def _check_methods(tree: ast.Module) -> None:
-    """What `self` is decides what its attributes may be, so the rules rely on it."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            for method in node.body:
-                if isinstance(method, ast.FunctionDef) and _first_argument(method) == "self":
-                    has_text = ast.get_docstring(method, clean=False) is not None
-                    method.body[has_text:has_text] = _at(method.body[0], f"{_CHECK_SELF}(self)")
-
-
-def _first_argument(node: ast.FunctionDef) -> str | None:
-    return next((each.arg for each in (*node.args.posonlyargs, *node.args.args)), None)
-
-
-def _at(place: ast.stmt, text: str) -> list[ast.stmt]:
-    """Statements of a text of our own, which stand where another statement does."""
-    statements = ast.parse(text).body
-    for statement in statements:
-        for node in ast.walk(statement):
-            ast.copy_location(node, place)
-    return statements
-
-
-def _check_self(given: object) -> None:
-    """Called first in every method: what it is called on must have that method."""
-    code = sys._getframe(1).f_code
-    of: Any = type(given)
-    if code not in _methods(of):
-        raise TypeError(f"{code.co_name} is called on a {type(given).__name__}, which has no such method")
-
-
-@cache
-def _methods(of: Any) -> frozenset[CodeType]:
-    members = [inspect.unwrap(each) for base in of.__mro__ for each in vars(base).values() if callable(each)]
-    return frozenset(each.__code__ for each in members if isinstance(each, FunctionType))
+            node.body = statements_at(node.body[0], f"raise RuntimeError({said!r})")
 
 
 def explain(error: BaseException) -> str:

@@ -32,7 +32,7 @@ class Match:
     """Says when the candidate may run."""
     found: Findings
     """Takes what is found out."""
-    unreached: list[list[int]]
+    unreached: list[list[int]] | None
     """Where functions of the candidate stand whose bodies are left out, see `import_text`."""
     dialect: str
     """That was asked for. In `python`, operators of PyTorch that compute are no violation."""

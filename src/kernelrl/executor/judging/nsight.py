@@ -157,7 +157,7 @@ class Profiler:
         self._runs = _ProfiledRuns(forkserver, cores, WALL_S, tuple(readable), scratch)
 
     def profile(
-        self, task: str, candidate: str, modules: tuple[Path, ...], unreached: tuple[tuple[int, ...], ...] = ()
+        self, task: str, candidate: str, modules: tuple[Path, ...], unreached: tuple[tuple[int, ...], ...] | None = None
     ) -> Profile:
         """`run` with the device to itself. What fails is why there are no counters, and costs no verdict."""
         try:
@@ -167,7 +167,7 @@ class Profiler:
             return (), printable(f"{type(error).__name__}: {error}")
 
     def run(
-        self, task: str, candidate: str, modules: Sequence[Path], unreached: Collection[Sequence[int]] = ()
+        self, task: str, candidate: str, modules: Sequence[Path], unreached: Collection[Sequence[int]] | None = None
     ) -> Profile:
         """Profile one call.
 

@@ -42,7 +42,7 @@ def judge(
     library: ClosedLibrary,
     cores: Cores,
     bounds: Bounds,
-    profile: Callable[[str, str, tuple[Path, ...], tuple[tuple[int, ...], ...]], Profile] | None,
+    profile: Callable[[str, str, tuple[Path, ...], tuple[tuple[int, ...], ...] | None], Profile] | None,
     may_learn: bool = True,
 ) -> Verdict:
     """Judge one candidate.
@@ -121,7 +121,7 @@ def judge(
             look_again(match)
         if profile is not None:
             modules = tuple(built.path for built in found.builds if built.path is not None)
-            places = tuple(map(tuple, unreached))
+            places = None if unreached is None else tuple(map(tuple, unreached))
             found.gpu_counters, found.uncounted = profile(
                 match.reference.task.source, candidate.source, modules, places
             )
@@ -162,11 +162,11 @@ def _needs(dialect: str, device: str) -> Needs:
 
 def _read_text(
     candidate: Candidate, process: Process, settings: ExecutorSettings, cores: Cores, found: Findings
-) -> list[list[int]]:
+) -> list[list[int]] | None:
     """Have the text parsed and held against the static rules in the process in which it would run.
 
     Returns:
-        Where functions stand whose bodies are left out.
+        Where functions stand whose bodies are left out; None: nobody has looked, since there are no rules.
     """
     question = {"do": "read", "source": candidate.source, "dialect": candidate.dialect}
     try:
@@ -182,5 +182,5 @@ def _read_text(
     if found.violations:
         raise Ended("illegal", "Not a genuine kernel.")
     found.stage = "legal"
-    unreached: list[list[int]] = answer["unreached"]
+    unreached: list[list[int]] | None = answer["unreached"]
     return unreached

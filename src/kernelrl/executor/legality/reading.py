@@ -38,7 +38,7 @@ def read(source: str, dialect: str, static_rules: bool) -> dict[str, Any]:
         why = error.msg if isinstance(error, SyntaxError) else error
         return {"unparsable": f"line {getattr(error, 'lineno', None)}: {why}"[:500]}
     if not static_rules:
-        return {"violations": [], "unreached": []}
+        return {"violations": [], "unreached": None}
     rules = DIALECTS[dialect]
     violations = rules.find_violations(source)[:MAX_VIOLATIONS]
     unreached = language.read(source, may_compute=rules.may_compute).unreached

@@ -73,7 +73,8 @@ def forkserver_environment(settings: ExecutorSettings, sanitized: bool = False) 
         "OMP_NUM_THREADS": str(num_threads(settings)),
         "GOMP_SPINCOUNT": SPIN_COUNT,
         "OPENBLAS_NUM_THREADS": "1",  # NumPy's, under Triton's interpreter: its threads look at the clock
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),  # what contestants free, they keep
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),  # what contestants free, they keep,
+        "MALLOC_MMAP_THRESHOLD_": str(1 << 25),  # as other programs come to do, up to the largest that these may keep
         "LC_ALL": "C.UTF-8",
         "TRITON_DEFAULT_FP_FUSION": "1",
     }

@@ -1,0 +1,161 @@
+"""What a candidate's text is changed into before it is compiled: it looks at run time at what the rules have inferred.
+
+The rules follow what each expression may be through the file, and allow an attribute by what it is taken from. An
+inference can be led astray. So methods look whether they are called on an object of their class, and attributes that
+only some things may give are read by a function that looks what it has before it. What neither computes nor leads on,
+whatever it is taken from (`vocabulary.DATA`), is read as it stands, and so are names of imported modules, which the
+rules know by their full names.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import string
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from kernelrl.dialects.language import vocabulary
+from kernelrl.dialects.language.names import imported_names
+from kernelrl.dialects.language.syntax import without_main
+
+_CHECK_SELF, _ATTRIBUTE = "__check_self__", "__attribute__"
+"""Names under which the text finds what looks. A candidate can bind no name that begins so."""
+_PLAIN = vocabulary.DATA - {"format"}
+_OF_TENSORS = vocabulary.tensor_operators() | vocabulary.PACKING
+_OF_LAYERS = _OF_TENSORS | vocabulary.OF_MODULES | vocabulary.PARTS
+_OF_NUMBERS = vocabulary.NUMBERS_OF_DTYPE
+MODULE_NAME = "kernel_module"
+"""Of an imported text."""
+
+
+class Native:
+    """A native module, whose public attributes are its functions."""
+
+
+def guard(tree: ast.Module) -> ast.Module:
+    """A candidate's syntax, which is changed, with what looks at run time; it runs where there is what `GUARDS` has."""
+    tree = without_main(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef) and _first_argument(method) == "self":
+                    has_text = ast.get_docstring(method, clean=False) is not None
+                    method.body[has_text:has_text] = statements_at(method.body[0], f"{_CHECK_SELF}(self)")
+    guarded: ast.Module = _Attributes(imported_names(tree)).visit(tree)
+    return guarded
+
+
+def statements_at(place: ast.stmt, text: str) -> list[ast.stmt]:
+    """Statements of a text of our own, which stand where another statement does."""
+    statements = ast.parse(text).body
+    for statement in statements:
+        for node in ast.walk(statement):
+            ast.copy_location(node, place)
+    return statements
+
+
+def _first_argument(node: ast.FunctionDef) -> str | None:
+    return next((each.arg for each in (*node.args.posonlyargs, *node.args.args)), None)
+
+
+class _Attributes(ast.NodeTransformer):
+    """Has `_attribute` read what not everything may give."""
+
+    def __init__(self, imported: frozenset[str]):
+        self._imported = imported
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in self._imported:
+            return node
+        node.value = self.visit(node.value)
+        if not isinstance(node.ctx, ast.Load) or node.attr in _PLAIN or _is_self(node.value) or _is_super(node.value):
+            return node
+        return self._call(node, node.value, ast.Constant(node.attr))
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id == "getattr" and isinstance(node.ctx, ast.Load):
+            return ast.copy_location(ast.Name(_ATTRIBUTE, ast.Load()), node)
+        return node
+
+    def _call(self, node: ast.expr, *arguments: ast.expr) -> ast.expr:
+        call = ast.copy_location(ast.Call(ast.Name(_ATTRIBUTE, ast.Load()), list(arguments), []), node)
+        return ast.fix_missing_locations(call)
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _attribute(of: Any, name: str, *default: Any) -> Any:
+    """An attribute of something that may give it."""
+    kind: Any = type(of)
+    if not (name in _PLAIN or _may_give(of, kind, name)):
+        raise TypeError(f"….{name} of a {kind.__name__}: it is not known to be an object of this file")
+    if name == "format" and kind is str:
+        return _Format(of).format
+    return getattr(of, name, *default)
+
+
+def _may_give(of: Any, kind: Any, name: str) -> bool:
+    if name.startswith("__"):
+        return False
+    if issubclass(kind, Native):
+        return not name.startswith("_")
+    if kind.__module__ == MODULE_NAME:
+        return True
+    if isinstance(of, type):
+        return of.__module__ == MODULE_NAME
+    if isinstance(of, torch.Tensor):
+        return name in _OF_TENSORS
+    if isinstance(of, torch.nn.Module):
+        return name in _OF_LAYERS
+    if kind.__module__ == "torch.return_types":
+        return not name.startswith("_")
+    return (kind is str and name == "format") or (kind in (torch.finfo, torch.iinfo) and name in _OF_NUMBERS)
+
+
+class _Format(string.Formatter):
+    """The `format` of a text, whose fields are what they are given and no attribute or element of it."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def format(self, *args: Any, **kwargs: Any) -> str:
+        return self.vformat(self._text, args, kwargs)
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        if "." in field_name or "[" in field_name:
+            raise ValueError(
+                f"the field {field_name!r} of a format reads an attribute or an element; write an f-string"
+            )
+        return super().get_field(field_name, args, kwargs)
+
+
+def _check_self(given: object) -> None:
+    """Called first in every method: what it is called on must have that method."""
+    code, of = sys._getframe(1).f_code, type(given)
+    if code not in _methods(of):  # type: ignore[arg-type]
+        raise TypeError(f"{code.co_name} is called on a {of.__name__}, which has no such method")
+
+
+@cache
+def _methods(of: Any) -> frozenset[CodeType]:
+    members = [inspect.unwrap(each) for base in of.__mro__ for each in vars(base).values() if callable(each)]
+    return frozenset(each.__code__ for each in members if isinstance(each, FunctionType))
+
+
+GUARDS: dict[str, Callable[..., Any]] = {_CHECK_SELF: _check_self, _ATTRIBUTE: _attribute}
+"""By name, what a guarded text calls."""
