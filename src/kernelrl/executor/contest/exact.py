@@ -72,6 +72,8 @@ class Choice:
     """Whether each index is chosen among the values up to its own place."""
     unordered: bool
     """Whether the chosen ones may come in any order."""
+    vanishes: bool
+    """Whether values that are no denormal numbers, and no integers, are equal: what made them different may be lost."""
     move: torch.Tensor
     """How far rounding moves each of the values. Below the smallest normal number it may be zero."""
 
@@ -119,9 +121,12 @@ def _choice(
         values, chosen, dim = values.reshape(-1), chosen.reshape(-1), 0
     elif chosen.dim() < values.dim():
         chosen = chosen.unsqueeze(dim)
+    floating = values.is_floating_point()
     values = values.double().movedim(dim, -1).contiguous()
+    ordered = values.sort(dim=-1).values
+    vanishes = floating and bool(((ordered.diff(dim=-1) == 0) & (ordered[..., 1:].abs() >= tiny)).any())
     move = tiny * ((values != 0) & (values.abs() < tiny)).double()
-    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, unordered, move)
+    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, unordered, vanishes, move)
 
 
 class OfEquals(OperatorMode):  # type: ignore[no-untyped-call]
@@ -221,6 +226,7 @@ def compute(
     by_largest: bool = False,
     masked: bool = False,
     writes: bool = False,
+    faint: bool = False,
 ) -> Exact:
     """Run a reference in float64, and again with what rounding does.
 
@@ -232,6 +238,8 @@ def compute(
         by_largest: see `Rounding`.
         masked: it has masks by numbers that stand for infinity.
         writes: it is asked which elements are infinity or NaN that the reference writes down.
+        faint: its inputs are so small that what is computed of them may be equal, or nearly so, where they are not:
+            what depends on a choice among such values is open.
     """
 
     def call(model: Any, args: Any) -> Any:
@@ -269,6 +277,7 @@ def compute(
     trees.flatten(result, outputs, torch.float64)
     choices = exactly.found(tiny)
     is_open = masks is not None and masks.are_reached
+    is_open |= faint and any(choice.first and choice.vanishes for choice in choices)
     if any(map(_is_of_equals, choices)):
         try:
             for last in (False, True):
@@ -320,6 +329,9 @@ def compute(
                         far.append(jump)
                     elif undecided or not jump.is_floating_point():
                         far[number] = torch.maximum(far[number], jump)
+            chosen = _chosen(outputs, choices)
+            integers = (number for number, each in enumerate(outputs) if not each.is_floating_point())
+            is_open |= faint and undecided and any(number not in chosen for number in integers)
             moves = [_with_jumps(*each, MANY if undecided else 1.0) for each in zip(once, far, strict=True)]
         else:
             moves = [typical_at_least(move) for move in once]

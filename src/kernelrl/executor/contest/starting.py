@@ -83,6 +83,8 @@ def become_contestant(sock: socket.socket, log: int, note_fd: int, spec: dict[st
     )
     if torch.get_num_threads() != spec["threads"]:  # to set it starts threads that nobody uses, and that must stop too
         torch.set_num_threads(spec["threads"])
+    if spec["sealed"]:  # oneDNN makes code while it runs, which this process cannot; PyTorch has its own without it
+        torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
     os.chdir(scratch)
     served = Contestant(sock, scratch, gpu, note, helper)
     with torch.no_grad():

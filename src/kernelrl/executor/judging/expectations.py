@@ -22,6 +22,8 @@ LEAST_SCALES = {"tiny": 1e-2}
 """Those under which outputs are held to a tolerance for numbers of this size, if they are smaller: what approximates a
 function errs by as much near zero as elsewhere."""
 
+_FAINT = ("denormal", "tiny", "ends")
+"""Those under which much of what is computed is equal but for the last bits, or in all of them."""
 _UNEVEN = ("wide", "zeros", "negative", "large", *PATTERNED)
 """Distributions of which some rows are unlike others: there fast algorithms for products err as the largest terms do,
 and not as those of each sum."""
@@ -60,8 +62,8 @@ def expect(
     scaled = in_float64 and case.draw.distribution not in _UNSCALED
     least = LEAST_SCALES.get(case.draw.distribution, 0.0)
     by_largest = case.draw.distribution in _UNEVEN
-    writes = unusual and own.writes
-    exact = _exact(own, case.image, case.changed, by_largest, writes) if in_float64 else _Exact(outputs, [], {})
+    writes, faint = unusual and own.writes, case.draw.distribution in _FAINT
+    exact = _exact(own, case.image, case.changed, by_largest, writes, faint) if in_float64 else _Exact(outputs, [], {})
     if len(exact.outputs) != len(outputs):
         raise TaskError(
             f"task {own.task.id}: rounding decides how many tensors forward returns ({len(outputs)} in the task's "
@@ -135,7 +137,12 @@ def befores(case: Case, outputs: list[torch.Tensor]) -> list[torch.Tensor | None
 
 
 def _exact(
-    own: ReferenceProcess, image: torch.Tensor, changed: list[int], by_largest: bool = False, writes: bool = False
+    own: ReferenceProcess,
+    image: torch.Tensor,
+    changed: list[int],
+    by_largest: bool = False,
+    writes: bool = False,
+    faint: bool = False,
 ) -> _Exact:
     """What the reference gives in float64 on the inputs of its last call, and makes of the changed ones.
 
@@ -145,9 +152,10 @@ def _exact(
         changed: numbers of those that it changes.
         by_largest: see `rounding.Rounding`.
         writes: it is asked what the task writes down.
+        faint: see `exact.compute`.
     """
     own.arena.write(image, own.ask)
-    how = {"by_largest": by_largest, "masked": own.masks_by_number, "writes": writes}
+    how = {"by_largest": by_largest, "masked": own.masks_by_number, "writes": writes, "faint": faint}
     reply = own.examine({"do": "exact", "changed": changed} | how)
     tensors = iter(own.outputs(reply))
     outputs = list(islice(tensors, reply["num_outputs"]))
