@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -254,15 +255,24 @@ DRAWN_AGAIN = {path: int(header(path)["draws"]) for path in EXPLOITS if "draws" 
 
 
 def _verdicts(executor: Executor, paths: Sequence[Path]) -> Iterator[tuple[Path, Verdict]]:
-    """Verdicts as they come; of an exploit that few inputs tell from its task, the first that refuses it."""
+    """Verdicts as they come; of an exploit that few inputs tell from its task, the first that refuses it.
+
+    Of a hundred honest kernels one or less is refused in a judgement, on inputs on which rounding decides: it is judged
+    on others, and has to be right there.
+    """
     sources = {LAST: RIGHT + "\n# the last", LAST_OF_THE_IMPATIENT: RIGHT + "\n# within tight limits"}
     requests = [request(sources[path]) if path in sources else from_file(path) for path in paths]
-    accepted = []
+    accepted, refused = [], []
     for index, verdict in executor.stream(requests):
         if verdict.correct and paths[index] in DRAWN_AGAIN:
             accepted.append(paths[index])
+        elif verdict.status == "incorrect" and paths[index] in HONEST:
+            warnings.warn(f"{paths[index].stem}: {verdict.feedback}", stacklevel=1)
+            refused.append(paths[index])
         else:
             yield paths[index], verdict
+    for path in refused:
+        yield path, executor.evaluate([from_file(path, 1)])[0]
     for path in accepted:
         for number in range(1, DRAWN_AGAIN[path]):
             [verdict] = executor.evaluate([from_file(path, number)])
