@@ -1,0 +1,131 @@
+"""What the rules infer of a candidate's text holds when it runs, or the text fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from kernelrl.executor.contest.guards import Native
+from kernelrl.executor.contest.text_module import import_text
+
+
+class Compiled(Native):
+    _secret = 1
+
+    def scale(self) -> str:
+        return "scaled"
+
+
+TEXT = '''
+import math
+import torch
+from torch import nn
+
+if __name__ == "__main__":
+    import numpy as thing
+
+
+class Config:
+    """Of a kernel."""
+
+    block = 16
+
+    def __init__(self):
+        self.numpy = 3
+
+    def read(self):
+        """What it is."""
+        return self.numpy
+
+    @staticmethod
+    def twice(number):
+        return 2 * number
+
+
+class Larger(Config):
+    def read(self):
+        return super().read() + self.block
+
+
+class Layer(nn.Module):
+    @torch.no_grad()
+    def forward(self, thing):
+        return thing.shape
+
+
+config = Larger()
+
+
+def numpy_of(thing):
+    return thing.numpy
+
+
+def numpy_by_name(thing):
+    return getattr(thing, "numpy", None)
+
+
+def frame_of(thing):
+    return thing.gi_frame
+
+
+def scale_of(thing):
+    return thing.scale()
+
+
+def secret_of(thing):
+    return thing._secret
+
+
+def say(text, *given):
+    words = text.format
+    return words(*given)
+
+
+def generate():
+    yield 1
+'''
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    return import_text(TEXT, Path(tmp_path_factory.mktemp("text")), ())
+
+
+def test_what_the_file_gives_its_objects_is_there(text: ModuleType) -> None:
+    assert text.config.read() == 19 and text.Config.twice(4) == 8 and text.numpy_of(text.config) == 3
+    assert text.Layer()(torch.zeros(2, 3)) == (2, 3)
+    assert text.scale_of(Compiled()) == "scaled"
+    assert text.say("{} of {:>4}", 1, "two") == "1 of  two"
+
+
+def test_a_method_is_called_on_objects_of_its_class_alone(text: ModuleType) -> None:
+    assert text.Config.read(text.config) == 3
+    for other in (torch.zeros(2), text.Layer(), 3):
+        with pytest.raises(TypeError, match="has no such method"):
+            text.Larger.read(other)
+
+
+def test_an_attribute_is_taken_of_what_may_give_it(text: ModuleType) -> None:
+    """A name that the block for `__main__` imports is no import of what runs."""
+    tensor = torch.zeros(2)
+    for read in (text.numpy_of, text.numpy_by_name):
+        with pytest.raises(TypeError, match="numpy of a Tensor"):
+            read(tensor)
+    with pytest.raises(TypeError, match="gi_frame of a generator"):
+        text.frame_of(text.generate())
+    with pytest.raises(TypeError, match="_secret of a Compiled"):
+        text.secret_of(Compiled())
+
+
+def test_fields_of_a_format_are_plain(text: ModuleType) -> None:
+    for template in ("{0.shape}", "{0[0]}", "{:{0.shape}}"):
+        with pytest.raises(ValueError, match="of a format"):
+            text.say(template, torch.zeros(2))
+
+
+def test_a_trusted_text_runs_as_it_stands(tmp_path: Path) -> None:
+    trusted = import_text(TEXT, tmp_path)
+    assert trusted.numpy_of(torch.zeros(2))() is not None
