@@ -129,3 +129,17 @@ def test_fields_of_a_format_are_plain(text: ModuleType) -> None:
 def test_a_trusted_text_runs_as_it_stands(tmp_path: Path) -> None:
     trusted = import_text(TEXT, tmp_path)
     assert trusted.numpy_of(torch.zeros(2))() is not None
+
+
+def test_what_the_rules_have_not_looked_at_finds_nothing_to_begin_with(tmp_path: Path) -> None:
+    for text in ("exec('')", "__import__('ctypes')", "import subprocess", "open('/etc/passwd')", "from . import math"):
+        with pytest.raises((NameError, ImportError)):
+            import_text(text, tmp_path, ())
+    left_over = import_text(
+        "import os\nimport numpy as np\nfrom os import path\nos.environ['CXX'] = 'g++'", tmp_path, ()
+    )
+    assert not hasattr(left_over.os, "system") and not hasattr(left_over.np, "array") and left_over.path is None
+    used = import_text(
+        "import torch.nn.functional as F\nfrom torch.utils.cpp_extension import load_inline", tmp_path, ()
+    )
+    assert used.F is torch.nn.functional

@@ -169,6 +169,9 @@ class Calls(Expressions):
     def _read_named_attribute(self, node: ast.Call) -> Value:
         """`getattr(x, "name")` is `x.name`; a recurrent layer's weight may be named by f"weight_ih_l{number}{end}"."""
         match node:
+            case ast.Call(args=arguments) if any(isinstance(each, ast.Starred) for each in arguments):
+                self._refuse("forbidden_name", node, "getattr with * arguments: write x.name")
+                return self.flow.data()
             case ast.Call(args=[of, ast.Constant(value=str(name)), *default], keywords=[]) if name.isascii():
                 found = self._value(ast.Attribute(of, name, ast.Load(), lineno=node.lineno, col_offset=node.col_offset))
             case ast.Call(

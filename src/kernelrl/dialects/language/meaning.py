@@ -67,6 +67,8 @@ class Meaning(Calls):
                 self._type(node.annotation)
                 if node.value is not None:
                     self._assign([node.target], node.value)
+                elif not isinstance(node.target, ast.Name):
+                    self._refuse("outside_language", node, "a type without a value of anything but a name")
             case ast.AugAssign():
                 value = self._value(ast.BinOp(node.target, node.op, node.value, lineno=node.lineno, col_offset=0))
                 self._bind(node.target, value)
@@ -158,8 +160,10 @@ class Meaning(Calls):
         ):
             self._value(node)
         elif name == "triton.jit":
-            for keyword in node.keywords if isinstance(node, ast.Call) else []:
-                self._value(keyword.value)
+            if isinstance(node, ast.Call):
+                self._check_keywords(node, name)
+                for keyword in node.keywords:
+                    self._value(keyword.value)
         elif name in vocabulary.CACHES:
             if isinstance(node, ast.Call) and not all(map(_is_constant, _given(node))):
                 self._refuse("outside_language", node, f"{name}: its own arguments are constants")

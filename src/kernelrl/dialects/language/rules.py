@@ -57,11 +57,11 @@ def _check_library(use: Use, may_compute: bool) -> Iterator[Violation]:
         yield violation("library_call", use.node, f"{use.name}: {hint}")
     elif name not in vocabulary.FORWARD.get(module, ()):
         yield from _check_computing_name(use, module, name, may_compute)
-    elif (name == "load_inline" or use.name in _BY_NAME) and not use.called:
+    elif (name == "load_inline" or use.name in _BY_NAME) and not (use.called or use.as_type):
         yield violation("library_call", use.node, f"{use.name} as a value: call it by its name")
 
 
-_BY_NAME = frozenset({"itertools.product", "triton.jit", "triton.autotune", "triton.heuristics"})
+_BY_NAME = frozenset({"itertools.product", *vocabulary.KEYWORDS})
 """What is called where it is named, and never kept."""
 
 

@@ -4,23 +4,26 @@ The rules follow what each expression may be through the file, and allow an attr
 inference can be led astray. So methods look whether they are called on an object of their class, and attributes that
 only some things may give are read by a function that looks what it has before it. What neither computes nor leads on,
 whatever it is taken from (`vocabulary.DATA`), is read as it stands, and so are names of imported modules, which the
-rules know by their full names.
+rules know by their full names. Python's built-in functions are those of the language, and what is imported is what it
+has, so that a part of the text which the rules have not looked at, if there is one, finds nothing to begin with.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import string
 import sys
-from collections.abc import Callable
-from functools import cache
-from types import CodeType, FunctionType
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
 from kernelrl.dialects.language import vocabulary
+from kernelrl.dialects.language.definitions import bound_in_class
 from kernelrl.dialects.language.names import imported_names
 from kernelrl.dialects.language.syntax import without_main
 
@@ -38,9 +41,10 @@ class Native:
     """A native module, whose public attributes are its functions."""
 
 
-def guard(tree: ast.Module) -> ast.Module:
-    """A candidate's syntax, which is changed, with what looks at run time; it runs where there is what `GUARDS` has."""
+def guard(tree: ast.Module) -> tuple[ast.Module, dict[str, Any]]:
+    """A candidate's syntax, which is changed, with what looks at run time; and the names that it must find there."""
     tree = without_main(tree)
+    own = frozenset(_own_attributes(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             for method in node.body:
@@ -48,7 +52,20 @@ def guard(tree: ast.Module) -> ast.Module:
                     has_text = ast.get_docstring(method, clean=False) is not None
                     method.body[has_text:has_text] = statements_at(method.body[0], f"{_CHECK_SELF}(self)")
     guarded: ast.Module = _Attributes(imported_names(tree)).visit(tree)
-    return guarded
+    return guarded, {_CHECK_SELF: _check_self, _ATTRIBUTE: partial(_attribute, own), "__builtins__": _BUILTINS}
+
+
+def _own_attributes(tree: ast.Module) -> Iterator[str]:
+    """Names that objects of the file have by its text, but for layers of lists and the like."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.ClassDef(body=body):
+                for statement in body:
+                    yield from [statement.name] if isinstance(statement, ast.FunctionDef) else bound_in_class(statement)
+            case ast.Call(args=[ast.Constant(value=str(name)), *_]):  # a buffer's or parameter's
+                yield name
 
 
 def statements_at(place: ast.stmt, text: str) -> list[ast.stmt]:
@@ -99,25 +116,25 @@ def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 
 
-def _attribute(of: Any, name: str, *default: Any) -> Any:
+def _attribute(own: frozenset[str], of: Any, name: str, *default: Any) -> Any:
     """An attribute of something that may give it."""
     kind: Any = type(of)
-    if not (name in _PLAIN or _may_give(of, kind, name)):
+    if not (name in _PLAIN or _may_give(of, kind, name, own)):
         raise TypeError(f"….{name} of a {kind.__name__}: it is not known to be an object of this file")
     if name == "format" and kind is str:
         return _Format(of).format
     return getattr(of, name, *default)
 
 
-def _may_give(of: Any, kind: Any, name: str) -> bool:
+def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
     if name.startswith("__"):
         return False
     if issubclass(kind, Native):
         return not name.startswith("_")
     if kind.__module__ == MODULE_NAME:
-        return True
+        return name in own or name in vocabulary.OF_MODULES
     if isinstance(of, type):
-        return of.__module__ == MODULE_NAME
+        return of.__module__ == MODULE_NAME and name in own
     if isinstance(of, torch.Tensor):
         return name in _OF_TENSORS
     if isinstance(of, torch.nn.Module):
@@ -157,5 +174,25 @@ def _methods(of: Any) -> frozenset[CodeType]:
     return frozenset(each.__code__ for each in members if isinstance(each, FunctionType))
 
 
-GUARDS: dict[str, Callable[..., Any]] = {_CHECK_SELF: _check_self, _ATTRIBUTE: _attribute}
-"""By name, what a guarded text calls."""
+def _import(name: str, world: Any = None, local: Any = None, wanted: Sequence[str] = (), level: int = 0) -> Any:
+    """What the language has, as it is; of what is imported by habit an empty module."""
+    part_of_torch = name.startswith("torch.") and name in vocabulary.LEFT_OVER
+    if not level and (name in _MODULES or part_of_torch):
+        return __import__(name, world, local, wanted)
+    if level or name.partition(".")[0] not in _LEFT_OVER:
+        raise ImportError(f"import of {name}: the language has no such module")
+    top = module = ModuleType(name.partition(".")[0])
+    for part in name.split(".")[1:]:
+        vars(module)[part] = module = ModuleType(part)
+    vars(module).update(dict.fromkeys(wanted or ()), environ={})
+    return module if wanted else top
+
+
+_MODULES = (
+    vocabulary.MODULES | vocabulary.DEVICE_MODULES | vocabulary.operators().keys() | {"torch", "triton", "functools"}
+)
+_LEFT_OVER = frozenset(name.partition(".")[0] for name in vocabulary.LEFT_OVER) - {"torch"}
+_BUILTINS: dict[str, Any] = {
+    name: getattr(builtins, name)
+    for name in (*vocabulary.BUILTINS, *vocabulary.EXCEPTIONS, *"super staticmethod hash __build_class__".split())
+} | {"__import__": _import}

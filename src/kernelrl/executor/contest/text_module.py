@@ -18,7 +18,7 @@ from typing import Any
 
 import triton
 
-from kernelrl.executor.contest.guards import GUARDS, MODULE_NAME, guard, statements_at
+from kernelrl.executor.contest.guards import MODULE_NAME, guard, statements_at
 from kernelrl.syntax import parse
 
 MAX_TEXT = 4000
@@ -46,7 +46,6 @@ def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] 
     lines = [f"{line}\n" for line in _LINE_END.split(source)]
     linecache.cache[name] = len(source), None, lines, name
     module = importlib.util.module_from_spec(spec)
-    vars(module).update(GUARDS)
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
     return module
@@ -110,6 +109,7 @@ class _Text(importlib.abc.ExecutionLoader):
         self._path = str(path)
         self._source = source
         self._unreached = unreached
+        self._names: dict[str, Any] = {}
 
     def get_filename(self, fullname: str) -> str:
         return self._path
@@ -122,9 +122,14 @@ class _Text(importlib.abc.ExecutionLoader):
         tree = parse(self._source)
         if self._unreached is not None:
             _leave_out(tree, self._unreached)
-            tree = guard(tree)
+            tree, self._names = guard(tree)
         code: CodeType = compile(tree, self._path, "exec", dont_inherit=True)
         return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        code = self.get_code(module.__name__)
+        vars(module).update(self._names)
+        exec(code, vars(module))
 
 
 def _leave_out(tree: ast.Module, unreached: frozenset[tuple[int, int]]) -> None:
