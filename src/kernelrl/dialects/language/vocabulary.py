@@ -136,7 +136,8 @@ _COPIES = _words(
 )
 _CONTAINERS = _words(
     "append extend insert pop get items keys values setdefault update copy clear remove reverse join replace strip "
-    "lstrip rstrip split splitlines lower upper startswith endswith format zfill ljust rjust removeprefix removesuffix"
+    "lstrip rstrip split splitlines lower upper startswith endswith format zfill ljust rjust removeprefix removesuffix "
+    "count find union intersection difference bit_length is_integer title isdigit"
 )
 WEIGHTS_BY_NUMBER = ("weight_ih_l", "weight_hh_l", "weight_hr_l", "bias_ih_l", "bias_hh_l")
 """How the names of a recurrent layer's parameters begin, before the number of the layer."""

@@ -15,6 +15,7 @@ import builtins
 import inspect
 import string
 import sys
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from types import CodeType, FunctionType, ModuleType
@@ -33,6 +34,8 @@ _PLAIN = vocabulary.DATA - {"format"}
 _OF_TENSORS = vocabulary.tensor_operators() | vocabulary.PACKING
 _OF_LAYERS = _OF_TENSORS | vocabulary.OF_MODULES | vocabulary.PARTS
 _OF_NUMBERS = vocabulary.NUMBERS_OF_DTYPE
+_OF_PYTHON = frozenset({bool, int, float, str, list, tuple, dict, set, frozenset, range, slice, OrderedDict})
+"""Types whose methods neither compute on tensors nor lead on; of texts `format` is another one."""
 MODULE_NAME = "kernel_module"
 """Of an imported text."""
 
@@ -141,7 +144,9 @@ def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
         return name in _OF_LAYERS
     if kind.__module__ == "torch.return_types":
         return not name.startswith("_")
-    return (kind is str and name == "format") or (kind in (torch.finfo, torch.iinfo) and name in _OF_NUMBERS)
+    if kind in _OF_PYTHON:
+        return not name.startswith("_")
+    return kind in (torch.finfo, torch.iinfo) and name in _OF_NUMBERS
 
 
 class _Format(string.Formatter):
@@ -176,6 +181,10 @@ def _methods(of: Any) -> frozenset[CodeType]:
 
 def _import(name: str, world: Any = None, local: Any = None, wanted: Sequence[str] = (), level: int = 0) -> Any:
     """What the language has, as it is; of what is imported by habit an empty module."""
+    if (
+        type(wanted) is list
+    ):  # a library's native code, which takes the module from `sys.modules`: nobody else is given it
+        return __import__(name) and None
     part_of_torch = name.startswith("torch.") and name in vocabulary.LEFT_OVER
     if not level and (name in _MODULES or part_of_torch):
         return __import__(name, world, local, wanted)
