@@ -156,8 +156,13 @@ class Arena:
         """Descriptions of the last call's outputs where they can be read, and the inputs as the call has left them."""
         if self._call is None:
             return ask({"do": "fetch"}).get("tensors")
-        self._spans = reply.get("spans", self._spans)
+        self.note_spans(reply)
         return reply.get("tensors")
+
+    def note_spans(self, reply: dict[str, Any]) -> None:
+        """Keep in mind which memory the next call may use, as each answer says: what is freed between two calls is
+        free after the next answer, also to a question that asks nothing."""
+        self._spans = reply.get("spans", self._spans)
 
     def is_of_the_call(self, described: dict[str, Any]) -> bool:
         """Whether an output lies in memory that was there for the call: before a candidate's it was overwritten."""

@@ -255,8 +255,9 @@ class Pairs:
 
     def _ask_nothing(self) -> None:
         """Bring it to the state of the reference, which is timed with nothing to do."""
+        limit_s = min(TIMED_S, self._settings.run_timeout_s)
         try:
-            self._own.process.ask({"do": "null"}, min(TIMED_S, self._settings.run_timeout_s), alone=True)
+            self._own.arena.note_spans(self._own.process.ask({"do": "null"}, limit_s, alone=True)[0])
         except ProcessFailure as error:
             raise self._broke_off_when_timed(error) from None
 

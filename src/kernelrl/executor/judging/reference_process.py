@@ -112,9 +112,11 @@ class ReferenceProcess:
     def time_nothing(self) -> float:
         """Time of a question that asks nothing (in seconds)."""
         try:
-            return self.process.ask({"do": "null"}, self.settings.run_timeout_s, alone=True)[1]
+            reply, seconds = self.process.ask({"do": "null"}, self.settings.run_timeout_s, alone=True)
         except ProcessFailure as error:
             raise self._broken(error) from None
+        self.arena.note_spans(reply)
+        return seconds
 
     def _succeeded(self, reply: dict[str, Any]) -> dict[str, Any]:
         if "failed" in reply:
