@@ -143,3 +143,11 @@ def test_what_the_rules_have_not_looked_at_finds_nothing_to_begin_with(tmp_path:
         "import torch.nn.functional as F\nfrom torch.utils.cpp_extension import load_inline", tmp_path, ()
     )
     assert used.F is torch.nn.functional
+
+
+def test_a_name_of_a_library_is_one_of_the_languages(tmp_path: Path) -> None:
+    """Also where the rules do not look: they have not read this text."""
+    for text in ("import torch\ntorch.os.getpid()", "from torch.utils import cpp_extension\ncpp_extension.sys.modules"):
+        with pytest.raises(TypeError, match="the language has no such name"):
+            import_text(text, tmp_path, ())
+    assert import_text("import torch\nwidth = torch.float32.itemsize", tmp_path, ()).width == 4

@@ -115,13 +115,13 @@ def resolve(tree: ast.Module) -> Names:
     return names
 
 
-def imported_names(tree: ast.Module) -> frozenset[str]:
+def imports_of(tree: ast.Module) -> Names:
     """What a file imports, each of which is bound by nothing else in it (see `resolve`)."""
     names = Names({}, {}, [])
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             list(_read_import(node, names))
-    return frozenset(names.imports)
+    return names
 
 
 def _read_import(node: ast.Import | ast.ImportFrom, names: Names) -> Iterator[Violation]:

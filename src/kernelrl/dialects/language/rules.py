@@ -108,6 +108,15 @@ _MODULES = (
 )
 
 
+def may_be_named(full: str) -> bool:
+    """Whether the language has a full dotted name anywhere, in whatever context."""
+    module, name, rest = _split(full)
+    tables = (vocabulary.FORWARD, vocabulary.INIT, vocabulary.DEVICE, vocabulary.operators())
+    known = any(name in table.get(module, ()) for table in tables)
+    known |= full in vocabulary.CACHES or full == vocabulary.NAMED_TUPLE
+    return known and all(part in vocabulary.DATA for part in rest.split(".") if part)
+
+
 def _check_attribute(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
     assert use.value is not None
     name, kinds = use.name, meaning.flow.kinds(use.value.own) or Kind.DATA

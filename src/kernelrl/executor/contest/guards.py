@@ -25,10 +25,11 @@ import torch
 
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import bound_in_class
-from kernelrl.dialects.language.names import imported_names
+from kernelrl.dialects.language.names import Names, imports_of
+from kernelrl.dialects.language.rules import may_be_named
 from kernelrl.dialects.language.syntax import without_main
 
-_CHECK_SELF, _ATTRIBUTE = "__check_self__", "__attribute__"
+_CHECK_SELF, _ATTRIBUTE, _UNKNOWN = "__check_self__", "__attribute__", "__unknown__"
 """Names under which the text finds what looks. A candidate can bind no name that begins so."""
 _PLAIN = vocabulary.DATA - {"format"}
 _OF_TENSORS = vocabulary.tensor_operators() | vocabulary.PACKING
@@ -54,8 +55,9 @@ def guard(tree: ast.Module) -> tuple[ast.Module, dict[str, Any]]:
                 if isinstance(method, ast.FunctionDef) and _first_argument(method) == "self":
                     has_text = ast.get_docstring(method, clean=False) is not None
                     method.body[has_text:has_text] = statements_at(method.body[0], f"{_CHECK_SELF}(self)")
-    guarded: ast.Module = _Attributes(imported_names(tree)).visit(tree)
-    return guarded, {_CHECK_SELF: _check_self, _ATTRIBUTE: partial(_attribute, own), "__builtins__": _BUILTINS}
+    guarded: ast.Module = _Attributes(imports_of(tree)).visit(tree)
+    names = {_CHECK_SELF: _check_self, _ATTRIBUTE: partial(_attribute, own), _UNKNOWN: _unknown}
+    return guarded, names | {"__builtins__": _BUILTINS}
 
 
 def _own_attributes(tree: ast.Module) -> Iterator[str]:
@@ -85,29 +87,29 @@ def _first_argument(node: ast.FunctionDef) -> str | None:
 
 
 class _Attributes(ast.NodeTransformer):
-    """Has `_attribute` read what not everything may give."""
+    """Has `_attribute` read what not everything may give, and `_unknown` what the language has nowhere."""
 
-    def __init__(self, imported: frozenset[str]):
-        self._imported = imported
+    def __init__(self, names: Names):
+        self._names = names
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        root: ast.expr = node
-        while isinstance(root, ast.Attribute):
-            root = root.value
-        if isinstance(root, ast.Name) and root.id in self._imported:
-            return node
+        if (full := self._names.library(node)) is not None:
+            is_habit = full.partition(".")[0] in _LEFT_OVER
+            if is_habit or may_be_named(full) or not isinstance(node.ctx, ast.Load):
+                return node
+            return self._call(_UNKNOWN, node, ast.Constant(full))
         node.value = self.visit(node.value)
         if not isinstance(node.ctx, ast.Load) or node.attr in _PLAIN or _is_self(node.value) or _is_super(node.value):
             return node
-        return self._call(node, node.value, ast.Constant(node.attr))
+        return self._call(_ATTRIBUTE, node, node.value, ast.Constant(node.attr))
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id == "getattr" and isinstance(node.ctx, ast.Load):
             return ast.copy_location(ast.Name(_ATTRIBUTE, ast.Load()), node)
         return node
 
-    def _call(self, node: ast.expr, *arguments: ast.expr) -> ast.expr:
-        call = ast.copy_location(ast.Call(ast.Name(_ATTRIBUTE, ast.Load()), list(arguments), []), node)
+    def _call(self, function: str, node: ast.expr, *arguments: ast.expr) -> ast.expr:
+        call = ast.copy_location(ast.Call(ast.Name(function, ast.Load()), list(arguments), []), node)
         return ast.fix_missing_locations(call)
 
 
@@ -127,6 +129,10 @@ def _attribute(own: frozenset[str], of: Any, name: str, *default: Any) -> Any:
     if name == "format" and kind is str:
         return _Format(of).format
     return getattr(of, name, *default)
+
+
+def _unknown(name: str) -> Any:
+    raise TypeError(f"{name}: the language has no such name")
 
 
 def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
@@ -200,7 +206,7 @@ def _import(name: str, world: Any = None, local: Any = None, wanted: Sequence[st
 _MODULES = (
     vocabulary.MODULES | vocabulary.DEVICE_MODULES | vocabulary.operators().keys() | {"torch", "triton", "functools"}
 )
-_LEFT_OVER = frozenset(name.partition(".")[0] for name in vocabulary.LEFT_OVER) - {"torch"}
+_LEFT_OVER = frozenset(name.partition(".")[0] for name in vocabulary.LEFT_OVER) - _MODULES
 _BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in (*vocabulary.BUILTINS, *vocabulary.EXCEPTIONS, *"super staticmethod hash __build_class__".split())
