@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -286,18 +285,6 @@ def test_a_process_that_stops_itself_is_told_from_one_that_is_stopped(monkeypatc
     monkeypatch.setattr(time, "monotonic", lambda: started + 100 * (real() - started))  # the ceiling comes soon
     end = _end_of_patience("while True: pass", lambda: (True, 0.0), stopped=True)
     assert not end.final and not str(end) and time.monotonic() - started >= ceiling(0.5)
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_process_that_stands_is_told_to_go_on_once(times: int) -> None:
-    process, sock = _child(f"import os, signal\nfor _ in range({times}): os.kill(os.getpid(), signal.SIGSTOP)")
-    with process, sock:
-        patience = Patience(process.pid, sock, 60.0, go_on=lambda: process.send_signal(signal.SIGCONT))
-        try:
-            with pytest.raises(OutOfPatience, match="stopped itself") if times > 1 else nullcontext():
-                patience.wait()
-        finally:
-            process.kill()
 
 
 def test_a_process_that_has_ended_has_not_stopped_itself() -> None:

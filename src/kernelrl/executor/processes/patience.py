@@ -70,7 +70,6 @@ class Patience:
         seconds: its limit.
         pauses: says whether the process is stopped by its own service now, and for how long it has been (in seconds).
         alone: all else stands still for it.
-        go_on: tells it to go on once where nobody is known to have stopped it: it may not have been its own doing.
     """
 
     def __init__(
@@ -80,7 +79,6 @@ class Patience:
         seconds: float,
         pauses: Callable[[], tuple[bool, float]] = never_paused,
         alone: bool = False,
-        go_on: Callable[[], None] | None = None,
     ):
         self._pid = pid
         self._seconds = seconds
@@ -94,7 +92,6 @@ class Patience:
         self._last: _Look | None = None
         self._idle_s = 0.0
         self._alone = alone
-        self._go_on = go_on
         self._waited_for_disk = False
 
     def wait(self) -> None:
@@ -124,7 +121,7 @@ class Patience:
             if states == set(b"Z"):
                 raise ConnectionResetError("has ended")
             if states and states <= set(b"TZ"):
-                self._stands_by_itself()
+                raise OutOfPatience("stopped itself")
             computed = look.cpu_s - last.cpu_s
             if not computed and set(look.states) <= set(_WAITING + b"Z"):
                 self._idle_s += LOOK_EVERY_S
@@ -139,13 +136,6 @@ class Patience:
             raise OutOfPatience(final=not self._waited_for_disk)
         if self._looked - self._started - (paused[1] - self._paused_before) >= ceiling(self._seconds):
             raise OutOfPatience(final=False)
-
-    def _stands_by_itself(self) -> None:
-        """Nobody has stopped it, and it stands."""
-        if self._go_on is None:
-            raise OutOfPatience("stopped itself")
-        self._go_on()
-        self._go_on, self._last = None, None
 
 
 def _look(pid: int) -> _Look:

@@ -22,7 +22,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -279,7 +278,7 @@ class Process:
         while self._unsent:
             self._send(*self._unsent.popleft())
         try:
-            patience = Patience(self.pid, self.sock, timeout, pauses, alone, partial(self._signal, signal.SIGCONT))
+            patience = Patience(self.pid, self.sock, timeout, pauses, alone)
             message, _ = wire.receive(self.sock, wait=patience.wait, max_bytes=self.max_message_bytes)
         except OutOfPatience as end:
             raise ProcessDied(str(end)) if str(end) else ProcessTimeout(end.final) from None
