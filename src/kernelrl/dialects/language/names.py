@@ -95,10 +95,7 @@ def violation(rule: str, node: ast.AST, evidence: str) -> Violation:
 
 def resolve(tree: ast.Module) -> Names:
     """Find the imports and scopes of a file."""
-    names = Names({}, {}, [])
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names.violations += _read_import(node, names)
+    names = imports_of(tree)
     _bind(tree, names)
     for scope in names.scopes.values():
         if scope.parent is None:
@@ -120,7 +117,7 @@ def imports_of(tree: ast.Module) -> Names:
     names = Names({}, {}, [])
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            list(_read_import(node, names))
+            names.violations += _read_import(node, names)
     return names
 
 

@@ -72,8 +72,8 @@ class Choice:
     """Whether each index is chosen among the values up to its own place."""
     unordered: bool
     """Whether the chosen ones may come in any order."""
-    vanishes: bool
-    """Whether values that are no denormal numbers, and no integers, are equal: what made them different may be lost."""
+    floating: bool
+    """Whether they were floating-point numbers before."""
     move: torch.Tensor
     """How far rounding moves each of the values. Below the smallest normal number it may be zero."""
 
@@ -123,10 +123,8 @@ def _choice(
         chosen = chosen.unsqueeze(dim)
     floating = values.is_floating_point()
     values = values.double().movedim(dim, -1).contiguous()
-    ordered = values.sort(dim=-1).values
-    vanishes = floating and bool(((ordered.diff(dim=-1) == 0) & (ordered[..., 1:].abs() >= tiny)).any())
     move = tiny * ((values != 0) & (values.abs() < tiny)).double()
-    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, unordered, vanishes, move)
+    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, unordered, floating, move)
 
 
 class OfEquals(OperatorMode):  # type: ignore[no-untyped-call]
@@ -277,7 +275,7 @@ def compute(
     trees.flatten(result, outputs, torch.float64)
     choices = exactly.found(tiny)
     is_open = masks is not None and masks.are_reached
-    is_open |= faint and any(choice.first and choice.vanishes for choice in choices)
+    is_open |= faint and any(choice.first and _vanishes(choice, tiny) for choice in choices)
     if any(map(_is_of_equals, choices)):
         try:
             for last in (False, True):
@@ -329,9 +327,10 @@ def compute(
                         far.append(jump)
                     elif undecided or not jump.is_floating_point():
                         far[number] = torch.maximum(far[number], jump)
-            chosen = _chosen(outputs, choices)
-            integers = (number for number, each in enumerate(outputs) if not each.is_floating_point())
-            is_open |= faint and undecided and any(number not in chosen for number in integers)
+            if faint and undecided:
+                chosen = _chosen(outputs, choices)
+                integers = (number for number, each in enumerate(outputs) if not each.is_floating_point())
+                is_open |= any(number not in chosen for number in integers)
             moves = [_with_jumps(*each, MANY if undecided else 1.0) for each in zip(once, far, strict=True)]
         else:
             moves = [typical_at_least(move) for move in once]
@@ -461,6 +460,14 @@ def _is_undecided(choice: Choice) -> bool:
     gaps = choice.values.gather(-1, order).diff(dim=-1)
     move = choice.move.expand_as(choice.values).gather(-1, order)
     return bool(((gaps <= TIMES * (move[..., 1:] + move[..., :-1])) & (move[..., 1:] > 0)).any())
+
+
+def _vanishes(choice: Choice, tiny: float) -> bool:
+    """Whether values that are no denormal numbers, and no integers, are equal: what made them different may be lost."""
+    if not choice.floating:
+        return False
+    ordered = choice.values.sort(dim=-1).values
+    return bool(((ordered.diff(dim=-1) == 0) & (ordered[..., 1:].abs() >= tiny)).any())
 
 
 def _is_of_equals(choice: Choice) -> bool:
