@@ -132,13 +132,24 @@ def test_a_trusted_text_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_what_the_rules_have_not_looked_at_finds_nothing_to_begin_with(tmp_path: Path) -> None:
-    for text in ("exec('')", "__import__('ctypes')", "import subprocess", "open('/etc/passwd')", "from . import math"):
-        with pytest.raises((NameError, ImportError)):
+    refused = (
+        "exec('')", "__import__('ctypes')", "__import__('subprocess')", "open('/etc/passwd')", "from . import math",
+        "from torch import *", "object", "type('Own', (), {})", "type(3)",
+        "type(3)()"
+    )  # fmt: skip
+    for text in refused:
+        with pytest.raises((NameError, ImportError, TypeError)):
             import_text(text, tmp_path, ())
     left_over = import_text(
-        "import os\nimport numpy as np\nfrom os import path\nos.environ['CXX'] = 'g++'", tmp_path, ()
+        "import os, subprocess, torch._C as core\nimport numpy.linalg as np\nfrom os import path, system\n"
+        "from torch import jit, Tensor\nimport torch.fx\nos.environ['CXX'] = 'g++'",
+        tmp_path,
+        (),
     )
-    assert not hasattr(left_over.os, "system") and not hasattr(left_over.np, "array") and left_over.path is None
+    for name in ("os", "subprocess", "core", "np", "path", "system", "jit"):
+        assert type(vars(left_over)[name]) is ModuleType and vars(left_over)[name].environ in ({}, {"CXX": "g++"})
+        assert [each for each in dir(vars(left_over)[name]) if not each.startswith("__")] == ["environ"]
+    assert left_over.torch is torch and left_over.Tensor is torch.Tensor
     used = import_text(
         "import torch.nn.functional as F\nfrom torch.utils.cpp_extension import load_inline", tmp_path, ()
     )

@@ -178,7 +178,7 @@ def test_what_people_write(body):
         ("class Inner(nn.Module):\n    pass", "outside_language", "at module level"),
         ("x.__class__", "private_attribute", "__class__"),
         ("super().forward(x)", "forbidden_name", "inside of __init__, and nowhere else"),
-        ("import ctypes", "forbidden_import", "ctypes"),
+        ("import ctypes\nctypes.CDLL(None)", "forbidden_import", "ctypes"),
         ("import time\ntime.time()", "forbidden_import", "the executor measures"),
         ("import functools\nfunctools.lru_cache(self.own)(x)", "library_call", "functools"),
         ("import functools\nfunctools.reduce(len, x)", "library_call", "math.prod(shape)"),
@@ -253,6 +253,95 @@ def test_an_import_that_only_dead_functions_use_is_left_over():
     assert found(before=before) == []
     assert {rule for rule, _ in found("benchmark()", before=before)} == {"forbidden_import", "library_call"}
     assert {rule for rule, _ in found(before=before + "def late(t=time.time()):\n    return t")} >= {"forbidden_import"}
+
+
+@pytest.mark.parametrize(
+    "unused",
+    [
+        "import einops.layers",
+        "import numpy.typing as npt",
+        "from scipy import special",
+        "from typing import cast",
+        "import torch.distributed",
+    ],
+)
+def test_any_import_may_stand_where_nothing_uses_it(unused):
+    assert found(before=unused) == []
+
+
+@pytest.mark.parametrize(
+    ("imported", "use"),
+    [
+        ("import einops.layers", "einops.layers"),
+        ("import scipy.special as s", "s.erf(3)"),
+        ("from typing import cast", "cast(int, 3)"),
+        ("import torch.distributed", "torch.distributed.barrier()"),
+        ("import torch._C as c", "c"),
+        ("import os.path", "os.path.join('a', 'b')"),
+    ],
+)
+def test_what_the_language_does_not_have_is_not_used(imported, use):
+    assert found(use, before=imported)
+
+
+def test_what_has_no_effect_is_not_read():
+    for idle in (
+        "__all__ = ['ModelNew']",
+        "__version__ = '1'",
+        "torch.backends.cudnn.benchmark = True",
+        "torch.set_num_threads(4)",
+        "if __name__ == '__main__':\n    exec('')",
+    ):
+        assert found(before=idle) == [], idle
+    for other in (
+        "__all__ = [exec]",
+        "__version__ = print",
+        "torch.backends.cudnn.benchmark = print",
+        "torch.set_num_threads(len(''))",
+        "torch.cuda.synchronize = 3",
+        "if __name__ == '__main__':\n    pass\nelse:\n    exec('')",
+    ):
+        assert found(before=other), other
+
+
+def test_a_hint_may_be_any_plain_type_and_is_no_value():
+    assert (
+        found(before="def own(x: object, kind: type = int) -> dict[str, object]:\n    y: bytes = x\n    return y") == []
+    )
+    assert found(before="kept: object = 3") == []
+    for other in ("object", "[object]", "isinstance(x, object)", "map(type, x)", "exec"):
+        assert found(other), other
+    assert found(before="class Sizes(typing.NamedTuple):\n    kind: object\n", body="").count(
+        ("forbidden_name", "object: nothing in this file binds it, and it is no built-in function of the language")
+    ) or found(before="import typing\nclass Sizes(typing.NamedTuple):\n    kind: object\n")
+
+
+def test_the_type_of_something_is_told_and_not_called():
+    assert found("raise TypeError(f'{type(x)} or {type(x).__name__}')") == []
+    assert found("y = type(x) is int") == []
+    for other in (
+        "type(x)(3)",
+        "type('Own', (nn.Module,), {})",
+        "type(*x)",
+        "t = type",
+        "type(x).__subclasses__()",
+        "type(x).__mro__",
+        "map(type(self.linear), [3])",
+        "sorted(x, key=type(x))",
+        "t = type(x)",
+        "raise TypeError(type(x))",
+        "type(x).__name__ = 'own'",
+        "(type(x) if y else y).__name__",
+        "type(self).forward(self, x)",
+        "type(self.linear).forward(self.linear, x)",
+    ):
+        assert found(other), other
+
+
+def test_an_attribute_of_ones_own_may_be_deleted():
+    assert found(init="self.draft = nn.Linear(3, 3)\ndel self.draft") == []
+    for other in ("del self._parameters", "del self.own.linear", "del nn.Module", "del torch.zeros"):
+        assert found(init=other), other
 
 
 def test_torchs_decorator_may_stand_without_a_call():

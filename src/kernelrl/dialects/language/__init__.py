@@ -73,7 +73,7 @@ def read(source: str, *, may_compute: bool) -> Reading:
         return Reading([Violation(rule="outside_language", evidence="nested too deeply to be read")])
     if too_deep := syntax.find_depth(whole):
         return Reading(too_deep)
-    tree = syntax.without_main(whole)
+    tree = syntax.without_idle(whole)
     names = resolve(tree)
     found = [*syntax.find_forms(tree), *names.violations]
     meaning = Meaning(tree, names)

@@ -132,9 +132,9 @@ class Expressions(Definitions, ABC):
         routine, arguments = self.routines[node], node.args
         for argument in all_arguments(arguments):
             if argument.annotation is not None:
-                self._type(argument.annotation)
+                self._type(argument.annotation, is_hint=True)
         if isinstance(node, ast.FunctionDef) and node.returns is not None:
-            self._type(node.returns)
+            self._type(node.returns, is_hint=True)
         positional = [*arguments.posonlyargs, *arguments.args]
         defaults = [None] * (len(positional) - len(arguments.defaults)) + arguments.defaults + arguments.kw_defaults
         for argument, default in zip([*positional, *arguments.kwonlyargs], defaults, strict=True):
@@ -204,17 +204,23 @@ class Expressions(Definitions, ABC):
         self.libraries.append(Use(node, self._unit, name, called=called, as_type=as_type))
         return self.flow.value(Kind.DATA | Kind.FUNCTION, Kind.DATA) if not called else self.flow.data()
 
-    def _type(self, node: ast.expr) -> None:
-        """Walk an annotation, or the types that `isinstance` is given."""
+    def _type(self, node: ast.expr, is_hint: bool = False) -> None:
+        """Walk an annotation, or the types that `isinstance` is given.
+
+        Args:
+            node: the type.
+            is_hint: an annotation that nothing reads: where the text runs it is left out.
+        """
         library = self.names.library(node)
         if library is not None:
             self._library(node, library, as_type=True)
         elif isinstance(node, ast.Name):
-            self._read_name(node, as_type=True)
+            if not (is_hint and node.id in _IN_HINTS and not self._scope.find(node.id)):
+                self._read_name(node, as_type=True)
         elif isinstance(node, ast.Subscript | ast.Tuple | ast.List | ast.BinOp):
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
-                    self._type(child)
+                    self._type(child, is_hint)
         elif not isinstance(node, ast.Constant):
             self._value(node)
 
@@ -274,6 +280,7 @@ class Expressions(Definitions, ABC):
                 return [(target, self.flow.iterated(self._value(iterable)))]
 
 
+_IN_HINTS = frozenset("object type bytes complex".split())
 _TYPES = frozenset("int float bool str list tuple dict set range".split())
 
 

@@ -64,7 +64,7 @@ class Meaning(Calls):
                 if not self._sets_environment(node):
                     self._assign(node.targets, node.value)
             case ast.AnnAssign():
-                self._type(node.annotation)
+                self._type(node.annotation, is_hint=not isinstance(self._scope.node, ast.ClassDef))
                 if node.value is not None:
                     self._assign([node.target], node.value)
                 elif not isinstance(node.target, ast.Name):

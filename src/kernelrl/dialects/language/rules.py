@@ -10,6 +10,7 @@ from kernelrl.dialects.language.definitions import Use
 from kernelrl.dialects.language.flow import CALLABLE, Kind, Value
 from kernelrl.dialects.language.meaning import Meaning
 from kernelrl.dialects.language.names import violation
+from kernelrl.dialects.language.syntax import is_type_of
 from kernelrl.verdict import Violation
 
 
@@ -120,6 +121,8 @@ def may_be_named(full: str) -> bool:
 def _check_attribute(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
     assert use.value is not None
     name, kinds = use.name, meaning.flow.kinds(use.value.own) or Kind.DATA
+    if name == "__name__" and isinstance(use.node, ast.Attribute) and is_type_of(use.node.value):
+        return
     if name.startswith("_") and (name.startswith("__") or not _is_own(name, kinds, meaning)):
         yield violation("private_attribute", use.node, f"….{name}")
         return

@@ -51,17 +51,31 @@ def find_depth(tree: ast.AST) -> list[Violation]:
     return []
 
 
-def without_main(tree: ast.Module) -> ast.Module:
-    """The file without `if __name__ == "__main__":`, which never runs where a candidate is judged."""
-    body = [node for node in tree.body if not (isinstance(node, ast.If) and _is_main(node.test) and not node.orelse)]
-    return ast.Module(body, tree.type_ignores)
+def without_idle(tree: ast.Module) -> ast.Module:
+    """The file without statements that have no effect where a candidate is judged: these are not looked at.
+
+    They are `if __name__ == "__main__":`, texts such as `__all__`, and settings of PyTorch's operators.
+    """
+    return ast.Module([node for node in tree.body if not _is_idle(node)], tree.type_ignores)
 
 
-def _is_main(test: ast.expr) -> bool:
-    match test:
-        case ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]):
+def _is_idle(node: ast.stmt) -> bool:
+    match node:
+        case ast.If(test=test, orelse=[]):
+            return ast.unparse(test) == "__name__ == '__main__'"
+        case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=texts) | ast.Tuple(elts=texts)):
+            return all(isinstance(text, ast.Constant) for text in texts)
+        case ast.Assign(targets=[ast.Name(id="__version__" | "__author__")], value=ast.Constant()):
             return True
+        case ast.Assign(targets=[ast.Attribute() as setting], value=ast.Constant()):
+            return ast.unparse(setting).startswith("torch.backends.")
+        case ast.Expr(value=ast.Call(func=ast.Attribute() as function, args=[ast.Constant()], keywords=[])):
+            return ast.unparse(function) in _SETTINGS
     return False
+
+
+_SETTINGS = ("torch.set_float32_matmul_precision", "torch.set_num_threads", "torch.set_grad_enabled")
+"""Functions that steer operators which a candidate does not have, or what the executor decides."""
 
 
 def find_forms(tree: ast.Module) -> Iterator[Violation]:
@@ -174,13 +188,13 @@ def _check_use_of_name(node: ast.Name, parent: ast.AST) -> Iterator[Violation]:
 def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation]:
     if isinstance(node.ctx, ast.Load) or (is_parameter_of_layer(node) and isinstance(parent, ast.Assign)):
         return
-    if not (isinstance(node.value, ast.Name) and node.value.id == "self") or isinstance(node.ctx, ast.Del):
+    if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
         instead = _INSTEAD.get(node.attr, "only attributes of self are assigned")
         evidence = f"assignment to …{ast.unparse(node)[-60:]}: {instead}"
         yield violation("patched_library", node, evidence)
     elif node.attr in vocabulary.RESERVED:
         yield violation("patched_library", node, f"assignment to self.{node.attr}, which is nn.Module's own")
-    elif not isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Tuple | ast.List):
+    elif not isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Tuple | ast.List | ast.Delete):
         yield violation("outside_language", node, f"self.{node.attr} is bound by a {type(parent).__name__}; assign it")
 
 
@@ -188,6 +202,25 @@ _INSTEAD = {
     "data": "fill a tensor by .data.copy_(…)",
     "num_batches_tracked": "give the counter to your kernel, which adds to it",
 }
+
+
+def is_type_of(node: ast.AST) -> bool:
+    """Whether it is `type(x)`."""
+    match node:
+        case ast.Call(func=ast.Name(id="type"), args=[each], keywords=[]) if not isinstance(each, ast.Starred):
+            return True
+    return False
+
+
+def may_hold_type(parent: ast.AST) -> bool:
+    """Whether `type(x)` may stand there: where it is compared or told. The class itself makes objects."""
+    is_name = isinstance(parent, ast.Attribute) and parent.attr == "__name__" and isinstance(parent.ctx, ast.Load)
+    return is_name or isinstance(parent, ast.Compare | ast.FormattedValue)
+
+
+def _check_call(node: ast.Call, parent: ast.AST) -> Iterator[Violation]:
+    if isinstance(node.func, ast.Name) and node.func.id == "type" and not (is_type_of(node) and may_hold_type(parent)):
+        yield violation("forbidden_name", node, "type(x) stands in a comparison or an f-string, or before .__name__")
 
 
 def _check_generator(node: ast.GeneratorExp, parent: ast.AST) -> Iterator[Violation]:
@@ -247,6 +280,7 @@ _CHECKS: dict[type[ast.AST], Callable[..., Iterator[Violation]]] = {
     ast.Lambda: _check_lambda,
     ast.Name: _check_use_of_name,
     ast.Attribute: _check_attribute,
+    ast.Call: _check_call,
     ast.GeneratorExp: _check_generator,
     ast.ExceptHandler: _check_handler,
     ast.Delete: _check_delete,

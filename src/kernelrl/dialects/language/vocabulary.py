@@ -67,8 +67,11 @@ FORWARD: dict[str, frozenset[str]] = {
         "int64 int32 int16 int8 int1 uint64 uint32 uint16 uint8 pi32_t tensor"
     ),
     "math": frozenset(name for name in dir(math) if not name.startswith("_")),
-    "typing": _words("Any Callable Dict Final Iterable List Literal Mapping Optional Sequence Tuple Type Union"),
-    "collections.abc": _words("Callable Iterable Mapping Sequence"),
+    "typing": _words(
+        "Any Callable ClassVar Collection Dict Final FrozenSet Hashable Iterable Iterator List Literal Mapping "
+        "MutableMapping NoReturn Optional Sequence Set Tuple Type TypeAlias Union TYPE_CHECKING"
+    ),
+    "collections.abc": _words("Callable Collection Hashable Iterable Iterator Mapping MutableMapping Sequence Set"),
     "dataclasses": _words("dataclass field"),
     "collections": _words("OrderedDict"),
     "itertools": _words("product"),
@@ -110,11 +113,6 @@ DEVICE_MODULES = _words(
     "triton.language.extra.cuda.libdevice"
 )
 """Modules whose functions may be used in kernels only."""
-LEFT_OVER = _words(
-    "os sys time warnings functools itertools contextlib enum random copy re string pathlib logging numpy abc types "
-    "torch.utils.checkpoint torch.autograd torch.cuda.amp torch.jit torch.fx torch.distributed operator inspect gc"
-)
-"""Modules that people import by habit: the import may stand where nothing uses it."""
 ENVIRONMENT = _words("TORCH_CUDA_ARCH_LIST CUDA_LAUNCH_BLOCKING MAX_JOBS CXX CC CUDA_HOME TORCH_EXTENSIONS_DIR")
 """Keys of `os.environ` that a candidate may set to a constant at module level; the builder, another "
 "process, decides."""
@@ -252,7 +250,7 @@ CONSTANTS: dict[str, frozenset[str]] = {
 BUILTINS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         "len range int float bool str repr abs round divmod pow list tuple set frozenset all any isinstance slice iter "
-        "next reversed sum hasattr getattr format bin hex ord chr".split(),
+        "next reversed sum hasattr getattr format bin hex ord chr type".split(),
         frozenset[str](),
     ),
     "dict": frozenset("*"),

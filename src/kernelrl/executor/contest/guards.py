@@ -25,11 +25,11 @@ import torch
 
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import bound_in_class
-from kernelrl.dialects.language.names import Names, imports_of
+from kernelrl.dialects.language.names import PACKAGES, Names, all_arguments, imports_of, may_import
 from kernelrl.dialects.language.rules import may_be_named
-from kernelrl.dialects.language.syntax import without_main
+from kernelrl.dialects.language.syntax import is_type_of, may_hold_type, without_idle
 
-_CHECK_SELF, _ATTRIBUTE, _UNKNOWN = "__check_self__", "__attribute__", "__unknown__"
+_CHECK_SELF, _ATTRIBUTE, _UNKNOWN, _TYPE = "__check_self__", "__attribute__", "__unknown__", "__type__"
 """Names under which the text finds what looks. A candidate can bind no name that begins so."""
 _PLAIN = vocabulary.DATA - {"format"}
 _OF_TENSORS = vocabulary.tensor_operators() | vocabulary.PACKING
@@ -47,7 +47,7 @@ class Native:
 
 def guard(tree: ast.Module) -> tuple[ast.Module, dict[str, Any]]:
     """A candidate's syntax, which is changed, with what looks at run time; and the names that it must find there."""
-    tree = without_main(tree)
+    tree = without_idle(tree)
     own = frozenset(_own_attributes(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -55,8 +55,8 @@ def guard(tree: ast.Module) -> tuple[ast.Module, dict[str, Any]]:
                 if isinstance(method, ast.FunctionDef) and _first_argument(method) == "self":
                     has_text = ast.get_docstring(method, clean=False) is not None
                     method.body[has_text:has_text] = statements_at(method.body[0], f"{_CHECK_SELF}(self)")
-    guarded: ast.Module = _Attributes(imports_of(tree)).visit(tree)
-    names = {_CHECK_SELF: _check_self, _ATTRIBUTE: partial(_attribute, own), _UNKNOWN: _unknown}
+    guarded: ast.Module = _Guards(imports_of(tree)).visit(tree)
+    names = {_CHECK_SELF: _check_self, _ATTRIBUTE: partial(_attribute, own), _UNKNOWN: _unknown, _TYPE: type}
     return guarded, names | {"__builtins__": _BUILTINS}
 
 
@@ -86,19 +86,72 @@ def _first_argument(node: ast.FunctionDef) -> str | None:
     return next((each.arg for each in (*node.args.posonlyargs, *node.args.args)), None)
 
 
-class _Attributes(ast.NodeTransformer):
-    """Has `_attribute` read what not everything may give, and `_unknown` what the language has nowhere."""
+class _Guards(ast.NodeTransformer):
+    """Has `_attribute` read what not everything may give, and `_unknown` what the language has nowhere.
+
+    Imports that the language does not have are of nothing, and annotations that nothing reads are left out.
+    """
 
     def __init__(self, names: Names):
         self._names = names
+        self._is_inside = False
+
+    def visit(self, node: ast.AST) -> Any:
+        if may_hold_type(node):
+            for part in filter(is_type_of, ast.iter_child_nodes(node)):
+                part.func.id = _TYPE  # type: ignore[attr-defined]
+        return super().visit(node)
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        return [self._import(node, alias) for alias in node.names]
+
+    def _import(self, node: ast.Import, alias: ast.alias) -> ast.stmt:
+        package, _, rest = alias.name.partition(".")
+        if may_import(alias.name, from_module=False):
+            found: ast.stmt = ast.Import([alias])
+        elif package in PACKAGES and not alias.asname:
+            found = ast.Import([ast.alias(package)])
+        else:
+            found = ast.ImportFrom(_NOTHING, [ast.alias(package, alias.asname)], 0)
+        return ast.fix_missing_locations(ast.copy_location(found, node))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
+        has, lacks = list[ast.alias](), list[ast.alias]()
+        for alias in node.names:
+            (has if may_import(f"{node.module}.{alias.name}", from_module=True) else lacks).append(alias)
+        parts = ast.ImportFrom(node.module, has, node.level), ast.ImportFrom(_NOTHING, lacks, node.level)
+        return [ast.copy_location(part, node) for part in parts if part.names]
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        if not self._is_inside:  # there it is part of a class, or never run
+            plain = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+            return self.generic_visit(ast.copy_location(plain, node))  # type: ignore[return-value]
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
+        return self._visit_inside(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        if not any(self._names.library(_function_of(each)) == "triton.jit" for each in node.decorator_list):
+            node.returns = None
+            for argument in all_arguments(node.args):
+                argument.annotation = None
+        return self._visit_inside(node)
+
+    def _visit_inside(self, node: ast.stmt) -> ast.stmt:
+        before, self._is_inside = self._is_inside, True
+        self.generic_visit(node)
+        self._is_inside = before
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if (full := self._names.library(node)) is not None:
-            is_habit = full.partition(".")[0] in _LEFT_OVER
-            if is_habit or may_be_named(full) or not isinstance(node.ctx, ast.Load):
+            if full == "os.environ" or may_be_named(full) or not isinstance(node.ctx, ast.Load):
                 return node
             return self._call(_UNKNOWN, node, ast.Constant(full))
         node.value = self.visit(node.value)
+        if node.attr == "__name__" and _is_type(node.value):
+            return node
         if not isinstance(node.ctx, ast.Load) or node.attr in _PLAIN or _is_self(node.value) or _is_super(node.value):
             return node
         return self._call(_ATTRIBUTE, node, node.value, ast.Constant(node.attr))
@@ -111,6 +164,14 @@ class _Attributes(ast.NodeTransformer):
     def _call(self, function: str, node: ast.expr, *arguments: ast.expr) -> ast.expr:
         call = ast.copy_location(ast.Call(ast.Name(function, ast.Load()), list(arguments), []), node)
         return ast.fix_missing_locations(call)
+
+
+def _function_of(node: ast.expr) -> ast.expr:
+    return node.func if isinstance(node, ast.Call) else node
+
+
+def _is_type(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _TYPE
 
 
 def _is_self(node: ast.expr) -> bool:
@@ -186,28 +247,30 @@ def _methods(of: Any) -> frozenset[CodeType]:
 
 
 def _import(name: str, world: Any = None, local: Any = None, wanted: Sequence[str] = (), level: int = 0) -> Any:
-    """What the language has, as it is; of what is imported by habit an empty module."""
+    """What the language has, as it is; nothing of what it has not."""
     if (
         type(wanted) is list
     ):  # a library's native code, which takes the module from `sys.modules`: nobody else is given it
         return __import__(name) and None
-    part_of_torch = name.startswith("torch.") and name in vocabulary.LEFT_OVER
-    if not level and (name in _MODULES or part_of_torch):
-        return __import__(name, world, local, wanted)
-    if level or name.partition(".")[0] not in _LEFT_OVER:
+    if level or "*" in (wanted or ()) or name not in _MODULES | {_NOTHING}:
         raise ImportError(f"import of {name}: the language has no such module")
-    top = module = ModuleType(name.partition(".")[0])
-    for part in name.split(".")[1:]:
-        vars(module)[part] = module = ModuleType(part)
-    vars(module).update(dict.fromkeys(wanted or ()), environ={})
-    return module if wanted else top
+    if name != _NOTHING:
+        return __import__(name, world, local, wanted)
+    nothing = ModuleType(name)
+    for each in wanted:
+        vars(nothing)[each] = ModuleType(each)
+        vars(nothing)[each].environ = {}  # settings of compilers may be written there
+    return nothing
 
 
-_MODULES = (
-    vocabulary.MODULES | vocabulary.DEVICE_MODULES | vocabulary.operators().keys() | {"torch", "triton", "functools"}
-)
-_LEFT_OVER = frozenset(name.partition(".")[0] for name in vocabulary.LEFT_OVER) - _MODULES
+_NOTHING = "__nothing__"
+"""Name of the module from which comes what the language does not have."""
+_MODULES = vocabulary.MODULES | vocabulary.DEVICE_MODULES | vocabulary.operators().keys() | frozenset(PACKAGES)
 _BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
-    for name in (*vocabulary.BUILTINS, *vocabulary.EXCEPTIONS, *"super staticmethod hash __build_class__".split())
+    for name in (
+        *(vocabulary.BUILTINS.keys() - {"type"}),
+        *vocabulary.EXCEPTIONS,
+        *"super staticmethod hash __build_class__".split(),
+    )
 } | {"__import__": _import}
