@@ -83,13 +83,13 @@ def test_the_memory_of_a_call_is_overwritten_before_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(call_memory, "SLACK_BYTES", 96)
     memory = CallMemory(1 << 20)
     memory.overwrite([[0, 1 << 20]], 4000)
-    assert memory.copy(64, 8).tolist() == [FILLED] * 8, "what the first call will take is filled"
-    assert memory.copy(8192, 8).tolist() == [0] * 8, "what nobody has touched stays so"
+    assert memory.at(64, 8).tolist() == [FILLED] * 8, "what the first call will take is filled"
+    assert memory.at(8192, 8).tolist() == [0] * 8, "what nobody has touched stays so"
     os.pwrite(memory.fd, bytes(range(1, 101)) * 100, 4096)
     memory.overwrite([[0, 5000], [6000, 1 << 20]], 0)
-    assert set(memory.copy(4096, 5000 - 4096).tolist()) == {FILLED}
-    assert FILLED not in set(memory.copy(5000, 50).tolist()), "what is in use stays"
-    assert set(memory.copy(6064, 2000).tolist()) == {FILLED}
+    assert set(memory.at(4096, 5000 - 4096).tolist()) == {FILLED}
+    assert FILLED not in set(memory.at(5000, 50).tolist()), "what is in use stays"
+    assert set(memory.at(6064, 2000).tolist()) == {FILLED}
     assert memory.holds(8192, 100) and not memory.holds(4990, 20) and not memory.holds(5500, 10)
     assert not memory.holds(6000, 64), "the allocator's note is not overwritten, so no output lies there"
 
@@ -100,7 +100,7 @@ def test_what_a_call_finds_there_is_another_thing_each_time(monkeypatch: pytest.
     memory, found = CallMemory(1 << 20), set[int]()
     for _ in range(200):
         memory.overwrite([[0, 1 << 20]], 4000)
-        found |= set(memory.copy(64, 4000).tolist())
+        found |= set(memory.at(64, 4000).tolist())
     assert found == set(call_memory.GARBAGE)
 
 
@@ -110,7 +110,7 @@ def test_what_is_touched_beyond_all_measure_is_cleared(monkeypatch: pytest.Monke
     memory = CallMemory(1 << 20)
     os.pwrite(memory.fd, b"x" * (1 << 20), 0)
     memory.overwrite([[0, 1 << 20]], 0)
-    assert set(memory.copy(64, 8192).tolist()) == {FILLED} and not memory.copy(8256, (1 << 20) - 8256).any()
+    assert set(memory.at(64, 8192).tolist()) == {FILLED} and not memory.at(8256, (1 << 20) - 8256).any()
 
 
 def test_outputs_on_memory_that_nobody_has_filled_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,13 +121,13 @@ def test_outputs_on_memory_that_nobody_has_filled_are_known(monkeypatch: pytest.
     assert not memory.lay_unfilled([(64, 4000)])
     assert memory.lay_unfilled([(64, 4000), (4000, 8192)]), "its end was zero"
     memory.overwrite([[0, 1 << 20]], 4000)
-    assert set(memory.copy(4000, 8192).tolist()) == {FILLED}
+    assert set(memory.at(4000, 8192).tolist()) == {FILLED}
     assert not memory.lay_unfilled([(64, 4000), (4000, 8192)]), "it is filled before the next call"
     os.pwrite(memory.fd, b"x" * (1 << 19), 0)
     memory.lay_unfilled([(300_000, 8192)])
     memory.overwrite([[0, 1 << 20]], 4000)
     assert not memory.lay_unfilled([(300_000, 8192)]), "whatever else is cleared"
-    assert not memory.copy(200_000, 8192).any()
+    assert not memory.at(200_000, 8192).any()
 
 
 def test_a_kernel_that_takes_further_memory_in_each_call_finds_it_filled() -> None:

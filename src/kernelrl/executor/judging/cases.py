@@ -111,7 +111,7 @@ class Cases:
             selected = self._selected_of(case, outputs)
             before = befores(case, outputs)
             near = [compare.Near.to(*each) for each in zip(outputs, repeat(self._task), selected, before, strict=False)]
-            case = replace(case, near=near)
+            case = replace(case, near=near, native=[] if find_not_finite(outputs) else outputs)
             self._made[draw] = case
         return case
 
@@ -257,7 +257,8 @@ class Cases:
             if item.is_rounding and not other.is_rounding:
                 expected[number] = replace(item, reliable=False)
         reliable = all(item.reliable and not item.open_share for item in expected)
-        return replace(case, expected=expected), reliable and (as_usual or hidden)
+        native = outputs if reliable else []
+        return replace(case, expected=expected, native=native), reliable and (as_usual or hidden)
 
     @staticmethod
     def _may_be_open(outputs: list[torch.Tensor]) -> bool:

@@ -65,6 +65,8 @@ class Outputs:
                     raise self._own.violation("output_aliases_input", "an output lies in the memory of an input")
 
         def compare_values() -> None:
+            if case.is_native(outputs):
+                return
             if case.near:
                 with self._cores.working():
                     if all(near.accepts(output) for near, output in zip(case.near, outputs, strict=True)):
@@ -154,13 +156,14 @@ class Outputs:
                 message = "forward returned its outputs in another structure, with other keys or with another text"
             return [], [TrialError(trial=trial, kind="count", inputs=case.inputs, message=message)]
         outputs, errors = [], []
+        own: list[torch.Tensor | None] = [*case.native] or [None] * len(described)
         for index, (native, item) in enumerate(zip(case.outputs, described, strict=True)):
             lays_out = self._reference.habits.lays_out
             error = compare.form_error(trial, case.inputs, index, native, item, lays_out)
             if error is None:
                 try:
                     at = item | {"pointer": readable[index]["pointer"]}
-                    output = self._arena.tensor(self._own.process, at)
+                    output = self._arena.tensor(self._own.process, at, own[index])
                     if output.dtype == torch.bool and bool((output.view(torch.uint8) > 1).any()):
                         raise ValueError("a boolean is neither 0 nor 1")
                     outputs.append(output)

@@ -156,10 +156,10 @@ class CallMemory:
         low = pointer - self.address
         return any(start + _HEAD_BYTES <= low and low + num_bytes <= end for start, end in self._spans)
 
-    def copy(self, pointer: int, num_bytes: int) -> torch.Tensor:
-        """What the process has at an address that the region `holds` (uint8)."""
+    def at(self, pointer: int, num_bytes: int) -> torch.Tensor:
+        """The memory itself at an address of the process that the region `holds` (uint8)."""
         offset = pointer - self.address
-        return self._bytes[offset : offset + num_bytes].clone()
+        return self._bytes[offset : offset + num_bytes]
 
     def _next_data(self, position: int, end: int) -> int | None:
         """The first byte at `position` or later, and before `end`, that has ever been touched."""
