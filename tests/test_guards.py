@@ -47,7 +47,7 @@ class Config:
 
 class Larger(Config):
     def read(self):
-        return super().read() + self.block
+        return self.numpy + self.block
 
 
 class Layer(nn.Module):
@@ -162,3 +162,105 @@ def test_a_name_of_a_library_is_one_of_the_languages(tmp_path: Path) -> None:
         with pytest.raises(TypeError, match="the language has no such name"):
             import_text(text, tmp_path, ())
     assert import_text("import torch\nwidth = torch.float32.itemsize", tmp_path, ()).width == 4
+
+
+CALLS = """
+import torch
+from dataclasses import dataclass, field
+from torch import nn
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.append = self.act = None
+
+    def forward(self, x=3):
+        return x
+
+    def kept(self, x):
+        return self.append(x), self.act(x)
+
+    @torch.no_grad()
+    def decorated(self, x):
+        return x
+
+
+def call(function, *given):
+    return function(*given)
+
+
+def mapped(function, given):
+    return list(map(function, given))
+
+
+def ordered(function, given):
+    return sorted(given, key=function), max(given, key=function)
+
+
+def made(function):
+    @dataclass
+    class Record:
+        part: list = field(default_factory=function)
+
+    return Record().part
+
+
+def begun(function):
+    return iter(function, None)
+
+
+def compile_of(thing):
+    return thing.compile(), str("compile")
+
+
+def told(thing):
+    return thing.format_map({})
+
+
+class Text:
+    @staticmethod
+    def of(*, self):
+        return self.format
+
+
+def format_of(text):
+    return Text.of(self=text)
+"""
+
+
+def test_what_is_called_is_a_function_of_the_file_or_of_the_language(tmp_path: Path) -> None:
+    text = import_text(CALLS, tmp_path, ())
+    own = text.Own()
+    assert text.call(text.call, text.call, len, "ab") == 2
+    assert text.call(own, 3) == text.call(own.forward, 3) == text.call(own.decorated, 3) == 3
+    assert text.call(Compiled().scale) == "scaled" and isinstance(text.call(text.Own), text.Own)
+    assert text.call([].append, 3) is None and text.call(torch.zeros(2).view, 1, 2).shape == (1, 2)
+    assert text.mapped(own, [1]) == [1] and text.ordered(own, [2, 1]) == ([1, 2], 2) and text.made(own) == 3
+    for function in (exec, open, "".format, "".format_map, torch.zeros(2).numpy, torch.load, vars, of_another_file):
+        for use in (
+            lambda f: text.call(f, 3), lambda f: text.mapped(f, [3]), lambda f: text.ordered(f, [3]), text.made,
+        ):  # fmt: skip
+            with pytest.raises(TypeError, match="is called: it is not known"):
+                use(function)
+        own.append, own.act = function, text.call
+        with pytest.raises(TypeError, match="is called: it is not known"):
+            own.kept(3)
+    with pytest.raises(TypeError):
+        text.begun(own)
+
+
+def of_another_file() -> None:
+    """A function that stands in no candidate's file."""
+
+
+def test_objects_of_the_file_have_what_the_file_gives_them(tmp_path: Path) -> None:
+    text = import_text(CALLS, tmp_path, ())
+    for thing in (text.Own(), text.Own):
+        with pytest.raises(TypeError, match="compile of a"):
+            text.compile_of(thing)
+    with pytest.raises(TypeError, match="format_map of a str"):
+        text.told("")
+    assert text.format_of("{}")(3) == "3"
+    with pytest.raises(ValueError, match="of a format"):
+        text.format_of("{0.shape}")(torch.zeros(2))

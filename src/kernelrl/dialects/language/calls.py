@@ -102,6 +102,8 @@ class Calls(Expressions):
             return flow.value(Kind.NATIVE)
         if name in vocabulary.HOLDERS:
             container = flow.value(Kind.SEQUENCE if name in vocabulary.SEQUENCES else Kind.DATA)
+            if name == "collections.OrderedDict":
+                flow.assign(flow.value(Kind.MAPPING), container)
             for key, value in arguments:
                 flow.put(value, container)
                 flow.edge(value.own, container.own, Kind.MAPPING)
@@ -118,8 +120,13 @@ class Calls(Expressions):
             return flow.value(Kind.LAYER, Kind.LAYER | Kind.DATA)
         if name == "dataclasses.field":
             result = flow.value()
+            for key, value in arguments:
+                flow.assign(self._result(node, value, []) if key == "default_factory" else value, result)
+            return result
+        if base == "torch.nn" and last in vocabulary.LISTS_OF_PARAMETERS:
+            result = flow.value(Kind.DATA)
             for _, value in arguments:
-                flow.assign(value, result)
+                flow.put(flow.iterated(value), result)
             return result
         return flow.data()
 

@@ -184,6 +184,8 @@ class Definitions:
             self.flow.assign(self.flow.value(Kind.FUNCTION), self._field(name))
         elif scope.parent is not None and scope.parent.bound[name] == 1:
             self._functions[scope.parent, name] = routine
+        else:
+            self._escape(entry)
 
     def _connect(self, routine: Routine) -> None:
         """Let what arrives at a routine's entry flow to its parameters."""

@@ -155,6 +155,8 @@ class Expressions(Definitions, ABC):
             if (scope, name) in self._functions and not called:
                 self._escape(self._functions[scope, name].entry)
             self.flow.assign(self._variable(scope, name), value)
+            if name in self._methods and isinstance(scope.node, ast.ClassDef):
+                self._escape(self._methods[name])
             if name in self.classes and scope.parent is None:
                 self.flow.assign(self.flow.value(Kind.CLASS), value)
                 if not called and not as_type:
@@ -249,8 +251,9 @@ class Expressions(Definitions, ABC):
                 self.flow.assign(value, self._field(name))
                 self._check_own_name(target)
             case ast.Subscript():
-                container = self._value(target.value)
-                self._value(target.slice)
+                container, key = self._value(target.value), self._value(target.slice)
+                if not isinstance(target.slice, ast.Constant | ast.Slice):
+                    self.flow.put(key, container)
                 self.flow.put(value, container)
             case ast.Starred():
                 rest = self.flow.value(Kind.DATA)

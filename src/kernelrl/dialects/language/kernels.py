@@ -83,7 +83,10 @@ class _Kernel:
         self.names = names
         self.local = {argument.arg for argument in all_arguments(function.args)}
         self.local |= {
-            node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            node.id
+            for statement in function.body
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
 
     def violations(self) -> Iterator[Violation]:

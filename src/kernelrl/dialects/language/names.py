@@ -206,6 +206,11 @@ def _bind(tree: ast.Module, names: Names) -> None:
                     outer.bound[name] += 1
 
 
+def bound_in(tree: ast.Module) -> set[str]:
+    """All names that a file binds, wherever it does."""
+    return {name for scope in resolve(tree).scopes.values() for name in scope.bound}
+
+
 def _count(node: ast.AST, scope: Scope) -> None:
     match node:
         case ast.NamedExpr(target=ast.Name(id=name)):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+import torch
+
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import Use
 from kernelrl.dialects.language.flow import CALLABLE, Kind, Value
@@ -173,13 +175,18 @@ def _is_of_data(use: Use, kinds: Kind, may_compute: bool) -> bool:
     name, in_init = use.name, use.unit.context == "init"
     if name in vocabulary.PARTS and kinds & Kind.LAYER and not use.called:
         return True
-    if name in vocabulary.DATA or (kinds == Kind.OBJECT and name in vocabulary.OF_MODULES):
+    if name in vocabulary.DATA or (kinds == Kind.OBJECT and name in vocabulary.OF_MODULES and _is_of_module(use)):
         return True
     if in_init and name in vocabulary.PACKING:
         return True
     if (may_compute or in_init) and (name in vocabulary.tensor_operators() or name == "@"):
-        return True
+        return may_compute or use.called or not callable(getattr(torch.Tensor, name, None))
     return name in vocabulary.NUMBERS_OF_DTYPE and _is_of_dtype(use.node)
+
+
+def _is_of_module(use: Use) -> bool:
+    """Whether something of `nn.Module` is data, or called where it is named."""
+    return use.called or not callable(getattr(torch.nn.Module, use.name, None))
 
 
 def _is_of_dtype(node: ast.expr) -> bool:

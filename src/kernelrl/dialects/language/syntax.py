@@ -143,8 +143,10 @@ def _is_record(node: ast.ClassDef) -> bool:
 
 
 def _check_function(node: ast.FunctionDef, parent: ast.AST) -> Iterator[Violation]:
+    first = 0
     if isinstance(parent, ast.ClassDef):
         names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+        first = int(names[:1] == ["self"])
         static = any(isinstance(each, ast.Name) and each.id == "staticmethod" for each in node.decorator_list)
         if (names[:1] == ["self"]) == static:
             evidence = f"method {node.name}: its first argument is self, unless it is a staticmethod"
@@ -153,7 +155,7 @@ def _check_function(node: ast.FunctionDef, parent: ast.AST) -> Iterator[Violatio
             yield violation("patched_library", node, f"{node.name} of nn.Module; give your method another name")
     if not (node.name == "__init__" and isinstance(parent, ast.ClassDef)):
         yield from _check_definition(node.name, node)
-    yield from _check_arguments(node, 0 if not isinstance(parent, ast.ClassDef) else 1)
+    yield from _check_arguments(node, first)
 
 
 def _check_lambda(node: ast.Lambda, parent: ast.AST) -> Iterator[Violation]:

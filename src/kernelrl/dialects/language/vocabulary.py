@@ -85,7 +85,10 @@ PRIVATE = _words("_calculate_fan_in_and_fan_out _calculate_correct_fan")
 INIT: dict[str, frozenset[str]] = {
     "torch": _words("manual_seed from_numpy"),
     "torch.nn": LAYERS,
-    "torch.nn.init": frozenset(name for name in dir(torch.nn.init) if not name.startswith("_")) | PRIVATE,
+    "torch.nn.init": PRIVATE
+    | frozenset(
+        name for name, found in vars(torch.nn.init).items() if name[0] != "_" and isinstance(found, FunctionType)
+    ),
 }
 """By module: further names that code before the first call may call, beside `operators()`: it makes and packs
 parameters and tables."""

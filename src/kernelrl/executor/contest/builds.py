@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kernelrl.executor import trees
-from kernelrl.executor.contest.guards import MODULE_NAME, Native
+from kernelrl.executor.contest.guards import Native
 
 ALL = "all"
 """In the place of a unit to build: all have been built, and are to be offered."""
@@ -24,16 +24,26 @@ MOST_DIMENSIONS, CHANGES = 8, 16
 returns so often."""
 
 
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, bool, int, float, str, type(None)})
+_PLAIN: frozenset[type] = frozenset(
+    {torch.Tensor, torch.nn.Parameter, bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device}
+    | {torch.memory_format, torch.layout}
+)
 
 
 def _check_given(argument: Any) -> None:
     """What a native function can call would be given numbers, and compute with them."""
-    if isinstance(argument, list | tuple | Mapping):
-        for each in argument.values() if isinstance(argument, Mapping) else argument:
+    if type(argument) in (list, tuple, torch.Size):
+        for each in argument:
             _check_given(each)
-    elif type(argument).__module__ == MODULE_NAME or (callable(argument) and not hasattr(argument, "__dlpack__")):
+    elif type(argument) is dict:
+        _check_given([*argument, *argument.values()])
+    elif type(argument) not in _PLAIN and not _is_of_loader(argument):
         raise TypeError(f"a native function takes tensors, numbers and texts, and no {type(argument).__name__}")
+
+
+def _is_of_loader(argument: Any) -> bool:
+    """Whether it is a tensor or the like that a native function has returned."""
+    return type(argument).__module__.startswith("tvm_ffi") and not callable(argument)
 
 
 class HandedOver:

@@ -16,25 +16,30 @@ import inspect
 import string
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from functools import cache, partial
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Iterator, Sequence, Set
+from functools import _lru_cache_wrapper, cache, partial
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
 import torch
 
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import bound_in_class
-from kernelrl.dialects.language.names import PACKAGES, Names, all_arguments, imports_of, may_import
+from kernelrl.dialects.language.names import PACKAGES, Names, all_arguments, bound_in, imports_of, may_import
 from kernelrl.dialects.language.rules import may_be_named
 from kernelrl.dialects.language.syntax import is_type_of, may_hold_type, without_idle
 
-_CHECK_SELF, _ATTRIBUTE, _UNKNOWN, _TYPE = "__check_self__", "__attribute__", "__unknown__", "__type__"
+_CHECK_SELF, _ATTRIBUTE, _CALLABLE = "__check_self__", "__attribute__", "__callable__"
+_UNKNOWN, _TYPE = "__unknown__", "__type__"
 """Names under which the text finds what looks. A candidate can bind no name that begins so."""
 _PLAIN = vocabulary.DATA - {"format"}
 _OF_TENSORS = vocabulary.tensor_operators() | vocabulary.PACKING
 _OF_LAYERS = _OF_TENSORS | vocabulary.OF_MODULES | vocabulary.PARTS
 _OF_NUMBERS = vocabulary.NUMBERS_OF_DTYPE
+_OF_MACHINERY = vocabulary.RESERVED - vocabulary.OVERRIDABLE
+_METHODS = (vocabulary.DATA | _OF_LAYERS) - {"format"}
+_OF_EXECUTOR = ("kernelrl.executor.contest.builds", "triton.runtime.jit", "triton.runtime.interpreter")
+"""Modules whose functions stand for those of native modules, and for kernels over a grid."""
 _OF_PYTHON = frozenset({bool, int, float, str, list, tuple, dict, set, frozenset, range, slice, OrderedDict})
 """Types whose methods neither compute on tensors nor lead on; of texts `format` is another one."""
 MODULE_NAME = "kernel_module"
@@ -55,8 +60,14 @@ def guard(tree: ast.Module) -> tuple[ast.Module, dict[str, Any]]:
                 if isinstance(method, ast.FunctionDef) and _first_argument(method) == "self":
                     has_text = ast.get_docstring(method, clean=False) is not None
                     method.body[has_text:has_text] = statements_at(method.body[0], f"{_CHECK_SELF}(self)")
-    guarded: ast.Module = _Guards(imports_of(tree)).visit(tree)
-    names = {_CHECK_SELF: _check_self, _ATTRIBUTE: partial(_attribute, own), _UNKNOWN: _unknown, _TYPE: type}
+    guarded: ast.Module = _Guards(imports_of(tree), own, bound_in(tree)).visit(tree)
+    names = {
+        _CHECK_SELF: _check_self,
+        _ATTRIBUTE: partial(_attribute, own),
+        _CALLABLE: _callable,
+        _UNKNOWN: _unknown,
+        _TYPE: type,
+    }
     return guarded, names | {"__builtins__": _BUILTINS}
 
 
@@ -69,7 +80,10 @@ def _own_attributes(tree: ast.Module) -> Iterator[str]:
             case ast.ClassDef(body=body):
                 for statement in body:
                     yield from [statement.name] if isinstance(statement, ast.FunctionDef) else bound_in_class(statement)
-            case ast.Call(args=[ast.Constant(value=str(name)), *_]):  # a buffer's or parameter's
+            case ast.Call(
+                func=ast.Attribute(attr="register_buffer" | "register_parameter"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
                 yield name
 
 
@@ -92,9 +106,12 @@ class _Guards(ast.NodeTransformer):
     Imports that the language does not have are of nothing, and annotations that nothing reads are left out.
     """
 
-    def __init__(self, names: Names):
+    def __init__(self, names: Names, own: Set[str], bound: Set[str]):
         self._names = names
-        self._is_inside = False
+        self._own = own
+        self._bound = bound
+        self._is_inside = False  # of a class or function
+        self._is_checked = False  # whether `self` is an object of the class around it
 
     def visit(self, node: ast.AST) -> Any:
         if may_hold_type(node):
@@ -128,21 +145,60 @@ class _Guards(ast.NodeTransformer):
             return self.generic_visit(ast.copy_location(plain, node))  # type: ignore[return-value]
         return self.generic_visit(node)  # type: ignore[return-value]
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
-        return self._visit_inside(node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
-        if not any(self._names.library(_function_of(each)) == "triton.jit" for each in node.decorator_list):
-            node.returns = None
-            for argument in all_arguments(node.args):
-                argument.annotation = None
-        return self._visit_inside(node)
-
-    def _visit_inside(self, node: ast.stmt) -> ast.stmt:
-        before, self._is_inside = self._is_inside, True
-        self.generic_visit(node)
-        self._is_inside = before
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        methods = {each for each in node.body if isinstance(each, ast.FunctionDef) and _first_argument(each) == "self"}
+        for statement in node.body:
+            if isinstance(statement, ast.FunctionDef):
+                self._visit_function(statement, statement in methods)
+            else:
+                self._visit_inside(statement, False)
         return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if any(self._names.library(_function_of(each)) == "triton.jit" for each in node.decorator_list):
+            node.decorator_list = [self.visit(each) for each in node.decorator_list]
+            return node  # a kernel is read from the text once more
+        return self._visit_function(node, self._is_checked and not _takes_self(node))
+
+    def _visit_function(self, node: ast.FunctionDef, is_checked: bool) -> ast.AST:
+        node.returns = None
+        for argument in all_arguments(node.args):
+            argument.annotation = None
+        return self._visit_inside(node, is_checked)
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return self._visit_inside(node, self._is_checked and not _takes_self(node))
+
+    def _visit_inside(self, node: ast.AST, is_checked: bool) -> ast.AST:
+        before = self._is_inside, self._is_checked
+        self._is_inside, self._is_checked = True, is_checked
+        self.generic_visit(node)
+        self._is_inside, self._is_checked = before
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """What is called, and what a library's function is given to call, is looked at."""
+        function, name = node.func, self._names.library(node.func)
+        is_builtin = isinstance(function, ast.Name) and function.id in _BUILTINS.keys() - self._bound
+        self.generic_visit(node)
+        if isinstance(function, ast.Name) and is_builtin and function.id in vocabulary.TAKES_FUNCTION:
+            node.args[:1] = [self._call(_CALLABLE, each, each) for each in node.args[:1]]
+        if is_builtin or name == "dataclasses.field":
+            for keyword in node.keywords:
+                if keyword.arg in ("key", "default_factory"):
+                    keyword.value = self._call(_CALLABLE, keyword.value, keyword.value)
+        if not (is_builtin or name or self._is_known(node.func)):
+            node.func = self._call(_CALLABLE, node.func, node.func)
+        return node
+
+    def _is_known(self, function: ast.expr) -> bool:
+        """Whether it is one of our own functions, or a method that no object of the file has."""
+        match function:
+            case ast.Name(id=name):
+                return name in (_ATTRIBUTE, _CALLABLE, _CHECK_SELF, _UNKNOWN, _TYPE)
+            case ast.Attribute(attr=name):
+                return _is_super_init(function) or (name in _PLAIN and name not in self._own)
+        return False
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if (full := self._names.library(node)) is not None:
@@ -152,7 +208,8 @@ class _Guards(ast.NodeTransformer):
         node.value = self.visit(node.value)
         if node.attr == "__name__" and _is_type(node.value):
             return node
-        if not isinstance(node.ctx, ast.Load) or node.attr in _PLAIN or _is_self(node.value) or _is_super(node.value):
+        is_own = self._is_checked and _is_self(node.value) and node.attr in self._own | vocabulary.OF_MODULES
+        if not isinstance(node.ctx, ast.Load) or node.attr in _PLAIN or is_own or _is_super_init(node):
             return node
         return self._call(_ATTRIBUTE, node, node.value, ast.Constant(node.attr))
 
@@ -174,12 +231,19 @@ def _is_type(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _TYPE
 
 
+def _takes_self(node: ast.FunctionDef | ast.Lambda) -> bool:
+    return any(argument.arg == "self" for argument in all_arguments(node.args))
+
+
 def _is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+def _is_super_init(node: ast.Attribute) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
+            return True
+    return False
 
 
 def _attribute(own: frozenset[str], of: Any, name: str, *default: Any) -> Any:
@@ -202,9 +266,9 @@ def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
     if issubclass(kind, Native):
         return not name.startswith("_")
     if kind.__module__ == MODULE_NAME:
-        return name in own or name in vocabulary.OF_MODULES
+        return name in own - _OF_MACHINERY or name in vocabulary.OF_MODULES
     if isinstance(of, type):
-        return of.__module__ == MODULE_NAME and name in own
+        return of.__module__ == MODULE_NAME and name in own - _OF_MACHINERY
     if isinstance(of, torch.Tensor):
         return name in _OF_TENSORS
     if isinstance(of, torch.nn.Module):
@@ -212,8 +276,53 @@ def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
     if kind.__module__ == "torch.return_types":
         return not name.startswith("_")
     if kind in _OF_PYTHON:
-        return not name.startswith("_")
+        return name in _OF_TENSORS or name == "format"
     return kind in (torch.finfo, torch.iinfo) and name in _OF_NUMBERS
+
+
+def _callable(given: Any) -> Any:
+    """What is called, if it is a function, class or object of the file, or what the language may call by name."""
+    if not _may_be_called(given):
+        raise TypeError(f"a {type(given).__name__} is called: it is not known to be a function of this file")
+    return given
+
+
+def _may_be_called(given: Any) -> bool:
+    kind: Any = type(given)
+    if kind is FunctionType:
+        return _is_of_file(given) or given.__module__ in _OF_EXECUTOR or given in _library()
+    if kind is MethodType:
+        if isinstance(given.__self__, _Format | Native):
+            return True
+        return _is_of_file(given.__func__) or (given.__name__ in _METHODS and _has_methods(given.__self__))
+    if kind in (BuiltinMethodType, MethodWrapperType):
+        of = given.__self__
+        if of is None or isinstance(of, ModuleType | type):
+            return given in _library()
+        return given.__name__ in _METHODS and _has_methods(of)
+    if isinstance(given, type):
+        return given.__module__ == MODULE_NAME or given in _library()
+    if kind is _lru_cache_wrapper:
+        return _is_of_file(given)
+    return isinstance(given, torch.nn.Module) or kind.__module__.partition(".")[0] == "triton" or given in _library()
+
+
+def _is_of_file(function: Any) -> bool:
+    """Whether a function stands in the file, or a decorator of the language's is around one that does."""
+    return bool(inspect.unwrap(function).__module__ == MODULE_NAME)
+
+
+def _has_methods(of: object) -> bool:
+    return isinstance(of, torch.Tensor | torch.nn.Module) or type(of) in _OF_PYTHON
+
+
+@cache
+def _library() -> frozenset[Any]:
+    """What the language may call of libraries and of Python, wherever it may."""
+    tables = (vocabulary.FORWARD, vocabulary.INIT, vocabulary.operators())
+    named = {(module, name) for table in tables for module, names in table.items() for name in names}
+    found = [getattr(sys.modules[module], name, None) for module, name in named if module in sys.modules]
+    return frozenset(each for each in (*found, *_BUILTINS.values()) if callable(each))
 
 
 class _Format(string.Formatter):
@@ -246,6 +355,11 @@ def _methods(of: Any) -> frozenset[CodeType]:
     return frozenset(each.__code__ for each in members if isinstance(each, FunctionType))
 
 
+def _iter(of: Any) -> Any:
+    """`iter` of what can be gone through, and not of a function that is called again and again."""
+    return iter(of)
+
+
 def _import(name: str, world: Any = None, local: Any = None, wanted: Sequence[str] = (), level: int = 0) -> Any:
     """What the language has, as it is; nothing of what it has not."""
     if (
@@ -273,4 +387,4 @@ _BUILTINS: dict[str, Any] = {
         *vocabulary.EXCEPTIONS,
         *"super staticmethod hash __build_class__".split(),
     )
-} | {"__import__": _import}
+} | {"__import__": _import, "iter": _iter}

@@ -127,7 +127,7 @@ def _check_taken(given: list[Any]) -> None:
         each = given.pop()
         if isinstance(each, tuple):
             given += each
-        elif isinstance(each, tl.constexpr):
+        elif isinstance(each, tl.constexpr) and not isinstance(each.value, torch.Tensor):
             given.append(each.value)
         elif type(each) not in _TAKEN:
             raise TypeError(f"a kernel takes no {type(each).__name__} as an argument; give it a tensor or a number")
@@ -135,6 +135,8 @@ def _check_taken(given: list[Any]) -> None:
 
 def _plain(given: Any) -> Any:
     """An argument, with tuples that have no methods of their own."""
+    if isinstance(given, tl.constexpr) and isinstance(given.value, tuple):
+        return tl.constexpr(_plain(given.value))
     return tuple(map(_plain, given)) if isinstance(given, tuple) else given
 
 
@@ -197,7 +199,7 @@ def _world(function: FunctionType) -> dict[str, Any]:
 
 def _is_of_kernels(value: Any) -> bool:
     """Whether it is a number, a type, a kernel, or of Triton's own: nothing else that could be called."""
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return all(map(_is_of_kernels, value))
     if isinstance(value, tl.constexpr):
         return _is_of_kernels(value.value)

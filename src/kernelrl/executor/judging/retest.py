@@ -88,7 +88,7 @@ def settle(first: Verdict, second: Verdict) -> Verdict:
     """The verdict that counts; it keeps the better speedup as `retest`."""
     if first.speedup is None or second.speedup is None:
         return second.model_copy(update={"retest": first.speedup})
-    lower, higher = sorted((first.speedup, second.speedup), key=lambda speedup: speedup.low)
+    lower, higher = sorted((first.speedup, second.speedup), key=lambda speedup: speedup.median)
     verdict = first if lower is first.speedup else second
     return verdict.model_copy(update={"retest": higher})
 
