@@ -351,7 +351,9 @@ class Contestant:
         finally:
             torch.set_rng_state(state)
 
-    def do_exact(self, changed: list[int], by_largest: bool, masked: bool, writes: bool, faint: bool) -> dict[str, Any]:
+    def do_exact(
+        self, changed: list[int], by_largest: bool, masked: bool, writes: bool, faint: bool, narrows: bool | None
+    ) -> dict[str, Any]:
         """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it.
 
         They are followed by what it makes of the inputs of these numbers. After them come how far rounding moves each
@@ -359,7 +361,9 @@ class Contestant:
         how far rounding moves that, and the indices (see `exact`); at last, if it is asked for, which elements of each
         output are infinity or NaN that the task writes.
         """
-        exact = exactly.compute(self.model, self.args, self._precision(), changed, by_largest, masked, writes, faint)
+        exact = exactly.compute(
+            self.model, self.args, self._precision(), changed, by_largest, masked, writes, faint, narrows
+        )
         tensors: list[torch.Tensor] = []
         form = trees.flatten(exact.outputs, tensors, torch.float64)
         choices = exact.choices.items()
@@ -374,6 +378,7 @@ class Contestant:
             "choices": told,
             "open": exact.open,
             "hides": sorted(exact.hides),
+            "narrows": exact.narrows,
         }
         return self._report((tensors, exact.moves, keys, exact.written)) | told_of_all | counts
 

@@ -17,7 +17,7 @@ from kernelrl.executor.contest.any_order import in_order
 from kernelrl.executor.contest.masks import WRITES, Masks
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.own_precision import OwnPrecision, noted_limits
-from kernelrl.executor.contest.rounding import Precisions, Rounding, kept_in_float64, stay_in_float64
+from kernelrl.executor.contest.rounding import NARROW, Precisions, Rounding, kept_in_float64, stay_in_float64
 from kernelrl.executor.contest.values import tensors_in
 
 _FIRST = frozenset("max min argmax argmin".split())
@@ -50,6 +50,8 @@ COARSE = 0.01
 """Error of a product beyond which one run may not show how far exponentials are moved."""
 OF_COARSE = [(-1.0, 0, False), (2.0, 1, False), (-2.0, 2, False), (2.0, 3, False)]
 """Further runs where they do: who errs by twice as much has more than twice the distance."""
+OF_ELEMENTS, OF_SIZE = 0.1, 0.3
+"""An output is another one where so large a share of its elements differ, or it does by that share of its size."""
 WRITTEN = 1.2345e300
 """What is written instead of infinity and NaN, to see what becomes of them."""
 MEDIAN_OF = 20_000
@@ -178,6 +180,16 @@ class InFloat64(OperatorMode):  # type: ignore[no-untyped-call]
         return kept_in_float64(func, func(*args, **stay_in_float64(func, args, kwargs or {})))
 
 
+class Narrowing(OperatorMode):  # type: ignore[no-untyped-call]
+    """The same, but what a reference converts to another precision is rounded to the numbers that this has."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        to = (kwargs or {}).get("dtype")
+        result = kept_in_float64(func, func(*args, **stay_in_float64(func, args, kwargs or {})))
+        narrows = func._schema.name == "aten::_to_copy" and to in NARROW and result.dtype == torch.float64
+        return result.to(to).double() if narrows else result
+
+
 class Writing(OperatorMode):  # type: ignore[no-untyped-call]
     """While it is active, another number is written in place of infinity and NaN that a reference writes down."""
 
@@ -214,6 +226,8 @@ class Exact:
     """See `Masks`."""
     written: list[torch.Tensor] = field(default_factory=list)
     """Which elements of each output are infinity or NaN as the task writes them down; empty: not known."""
+    narrows: bool = False
+    """What the task converts to a lower precision was rounded."""
 
 
 def compute(
@@ -225,6 +239,7 @@ def compute(
     masked: bool = False,
     writes: bool = False,
     faint: bool = False,
+    narrows: bool | None = None,
 ) -> Exact:
     """Run a reference in float64, and again with what rounding does.
 
@@ -238,6 +253,8 @@ def compute(
         writes: it is asked which elements are infinity or NaN that the reference writes down.
         faint: its inputs are so small that what is computed of them may be equal, or nearly so, where they are not:
             what depends on a choice among such values is open.
+        narrows: what it converts to a lower precision is rounded. None: it is where an output consists of that
+            rounding, as the error of a quantised value does. In other programs nobody need round there.
     """
 
     def call(model: Any, args: Any) -> Any:
@@ -250,8 +267,14 @@ def compute(
         _copied(model)(*copy.deepcopy(args))
     replaced = [dtype for name, dtype, _ in native.noted if name.startswith("aten::nan_to_num")]
 
+    dtypes = {dtype for _, *both in native.noted for dtype in both}
+    only = dtypes.pop() if len(dtypes) == 1 and not (native.widens or native.narrows) else None
+
     def in_own_precision() -> OwnPrecision:
-        return OwnPrecision(asked, replaced, precision)
+        return OwnPrecision(asked, replaced, precision, only)
+
+    def keeping() -> OperatorMode:
+        return Narrowing() if narrows else InFloat64()
 
     def call_in_float64() -> Any:
         with _by_default(torch.float64):
@@ -262,8 +285,15 @@ def compute(
     tiny = min(torch.finfo(precision).tiny, torch.finfo(torch.float32).tiny)
     try:
         masks = Masks() if masked else None
-        with masks or contextlib.nullcontext(), InFloat64(), Choices() as exactly, in_own_precision():
+        with masks or contextlib.nullcontext(), keeping(), Choices() as exactly, in_own_precision():
             result = call_in_float64()
+        if narrows is None and native.narrows:
+            narrows = True
+            with keeping(), Choices() as narrowly, in_own_precision():
+                narrowed = call_in_float64()
+            narrows = _consists_of_rounding(result, narrowed, exactly.found(tiny))
+            if narrows:
+                result, exactly = narrowed, narrowly
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
         with Choices() as exactly:
             result = call(_copied(model), copy.deepcopy(args))
@@ -280,7 +310,7 @@ def compute(
         try:
             for last in (False, True):
                 others: list[torch.Tensor] = []
-                with InFloat64(), OfEquals(last), Choices() as otherwise, in_own_precision():
+                with keeping(), OfEquals(last), Choices() as otherwise, in_own_precision():
                     others_result = call_in_float64()
                 trees.flatten(others_result, others, torch.float64)
                 pairs_of_choices = zip(choices, otherwise.found(tiny), strict=True)
@@ -293,7 +323,8 @@ def compute(
 
     def run(times: float, seed: int = 0, alike: bool = False) -> tuple[list[torch.Tensor], list[Choice], Rounding]:
         rounded: list[torch.Tensor] = []
-        rounding, roundly = Rounding(precision, native, times, by_largest, seed, alike), Choices()
+        rounding = Rounding(precision, native, times, by_largest, seed, alike, bool(narrows))
+        roundly = Choices()
         with rounding, roundly, in_own_precision():
             trees.flatten(call_in_float64(), rounded, torch.float64)
         distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
@@ -338,11 +369,44 @@ def compute(
     if writes:
         with contextlib.suppress(Exception):  # then it is not known
             otherwise_written: list[torch.Tensor] = []
-            with InFloat64(), Writing(), in_own_precision():
+            with keeping(), Writing(), in_own_precision():
                 trees.flatten(call_in_float64(), otherwise_written, torch.float64)
             written = [output.abs() == WRITTEN for output in otherwise_written]
     hides = masks.hides if masks is not None else set()
-    return Exact(result, moves, _chosen(outputs, choices), is_open, hides, written)
+    return Exact(result, moves, _chosen(outputs, choices), is_open, hides, written, bool(narrows))
+
+
+def _consists_of_rounding(plain: Any, narrowed: Any, choices: list[Choice]) -> bool:
+    """Whether an output is another one, for the most part, where conversions to a lower precision round.
+
+    Args:
+        plain: what a reference returns in float64.
+        narrowed: what it returns where they do.
+        choices: indices that it chose, of which others may be as good.
+    """
+    both: list[list[torch.Tensor]] = [[], []]
+    for result, outputs in zip((plain, narrowed), both, strict=True):
+        trees.flatten(result, outputs, torch.float64)
+    chosen = _chosen(both[0], choices)
+    return len(both[0]) != len(both[1]) or any(
+        number not in chosen and _is_another(*pair) for number, pair in enumerate(zip(*both, strict=True))
+    )
+
+
+def _is_another(plain: torch.Tensor, narrowed: torch.Tensor) -> bool:
+    if plain.shape != narrowed.shape:
+        return True
+    if not plain.numel():
+        return False
+    if not plain.is_floating_point():
+        return float((plain != narrowed).double().mean()) > OF_ELEMENTS
+    is_finite = narrowed.isfinite()
+    if float((is_finite & ~plain.isfinite()).double().mean()) > OF_ELEMENTS:
+        return True
+    is_finite &= plain.isfinite()
+    difference, size = (plain - narrowed)[is_finite].abs(), narrowed[is_finite].abs()
+    is_much = bool(difference.square().sum() > OF_SIZE**2 * size.square().sum())
+    return is_much or float((difference > OF_SIZE * size).double().sum()) > OF_ELEMENTS * plain.numel()
 
 
 @contextlib.contextmanager

@@ -6,11 +6,14 @@ import contextlib
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from kernelrl.executor.contest.guards import MODULE_NAME
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 
 _finfo: Any = torch.finfo
@@ -46,10 +49,18 @@ class OwnPrecision(OperatorMode):  # type: ignore[no-untyped-call]
         asked: the precisions whose limits it asks for in its own precision, see `noted_limits`.
         replaced: those of the operands of its `nan_to_num`, in their order.
         lowest: its lowest precision, for questions that it did not ask then.
+        only: the only one that it has, which it is told of its tensors; None: it has several.
     """
 
-    def __init__(self, asked: Mapping[Place, list[torch.dtype]], replaced: Iterable[torch.dtype], lowest: torch.dtype):
+    def __init__(
+        self,
+        asked: Mapping[Place, list[torch.dtype]],
+        replaced: Iterable[torch.dtype],
+        lowest: torch.dtype,
+        only: torch.dtype | None,
+    ):
         super().__init__()
+        self._only = only
         self._lowest = lowest
         self._asked = {place: list(reversed(dtypes)) for place, dtypes in asked.items()}
         self._replaced = iter(replaced)
@@ -57,6 +68,8 @@ class OwnPrecision(OperatorMode):  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Any:
         self._stack.enter_context(_in_place_of_finfo(self._told))
+        if self._only is not None:
+            self._stack.enter_context(_TellsType(self._only))
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *exc: Any) -> None:
@@ -85,10 +98,43 @@ class OwnPrecision(OperatorMode):  # type: ignore[no-untyped-call]
             return func(
                 held, given["nan"], most, least, **{key: value for key, value in kwargs.items() if key == "out"}
             )
+        if name.startswith("aten::nextafter") and self._lowest != torch.float64:
+            with _disable_current_modes():
+                return func(*(each.to(self._lowest) for each in args)).double()
         reads_bits = name == "aten::view" and func._overloadname == "dtype" and self._lowest != torch.float64
         if reads_bits and torch.float64 in (args[0].dtype, args[1]):
             raise BitsRead
         return func(*args, **kwargs)
+
+
+class _TellsType(TorchFunctionMode):
+    """While it is active, a task that asks for the type of a float64 tensor is told another one.
+
+    Args:
+        dtype: that one.
+    """
+
+    def __init__(self, dtype: torch.dtype):
+        super().__init__()
+        self._dtype = dtype
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func not in _OF_TYPE or args[0].dtype != torch.float64 or not _is_of_task(sys._getframe(1)):
+            return result
+        return self._dtype if result is torch.float64 else self._dtype.itemsize
+
+
+_OF_TYPE = (
+    torch.Tensor.dtype.__get__,  # type: ignore[attr-defined]
+    torch.Tensor.itemsize.__get__,  # type: ignore[attr-defined]
+    torch.Tensor.element_size,
+)
+"""What tells the type of a tensor, or the size of an element."""
+
+
+def _is_of_task(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") == MODULE_NAME
 
 
 def _as_held(values: torch.Tensor, largest: float) -> torch.Tensor:

@@ -82,7 +82,11 @@ _SELECTING = frozenset(
 )
 """Operators that give some of their operands' values, or these with the other sign: nobody rounds them."""
 _BEGINNINGS = frozenset(
-    f"aten::{name}" for name in "zeros ones empty full arange linspace logspace eye scalar_tensor".split()
+    f"aten::{name}"
+    for name in (
+        "zeros ones empty full arange linspace logspace eye scalar_tensor "
+        "zeros_like ones_like empty_like full_like new_zeros new_ones new_empty new_full"
+    ).split()
 )
 """Operators that make tensors of numbers, which nothing has rounded yet."""
 
@@ -96,6 +100,8 @@ class Precisions(OperatorMode):  # type: ignore[no-untyped-call]
         """Its name, the lowest precision among its operands, and that of its result."""
         self.widens = False
         """Whether something is converted to a higher precision: then what it was rounded to does not show later."""
+        self.narrows = False
+        """Whether something is converted to a lower one, or from integers that this may not have."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -104,6 +110,9 @@ class Precisions(OperatorMode):  # type: ignore[no-untyped-call]
             self.noted.append((func._schema.name, before or after or torch.float32, after or before or torch.float32))
         elif before is not None and after is not None:
             self.widens |= torch.finfo(after).eps < torch.finfo(before).eps
+            self.narrows |= torch.finfo(after).eps > torch.finfo(before).eps
+        elif func._schema.name == "aten::_to_copy" and after is not None:
+            self.narrows |= args[0].dtype in (torch.int64, torch.int32)
         return result
 
 
@@ -118,6 +127,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         seed: of the signs of the errors.
         alike: errors of equal values have the same sign. What is computed in the same way errs in the same way, and
             does not average out.
+        narrows: what the program converts is rounded, and does not err.
     """
 
     def __init__(
@@ -128,9 +138,11 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         by_largest: bool = False,
         seed: int = 0,
         alike: bool = False,
+        narrows: bool = False,
     ):
         super().__init__()
         self._dtype = dtype
+        self._narrows = narrows
         self._alike = alike
         self._times = times
         self._by_largest = by_largest
@@ -177,6 +189,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             result = kept_in_float64(func, func(*args, **kwargs)) if exact is None else exact
             if args and is_float(args[0]) and isinstance(result, torch.Tensor) and result.dtype != args[0].dtype:
                 self.jumps = True
+            if narrowed is not None and self._narrows:
+                return result.to(narrowed).double()
             if narrowed is not None:
                 self._units = Units.of(narrowed, self._times)
                 result = self._moved(result) if is_float(args[0]) else self._moved_off_grid(result)

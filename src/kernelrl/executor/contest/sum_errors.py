@@ -102,7 +102,7 @@ def error_through_one(func: Any, args: tuple[Any, ...], result: torch.Tensor, un
     if name in _TIMES_NEAR_ONE:
         values: torch.Tensor = args[0]
         return units.of_sums * values.abs()
-    return 2 * units.of_sums * (1 + result.abs()) if name in _THROUGH_ONE else None
+    return 2 * units.of_sums * (1 + result.abs()) * (result != 0) if name in _THROUGH_ONE else None
 
 
 def error_of_minors(func: Any, args: tuple[Any, ...], units: Units) -> torch.Tensor | None:

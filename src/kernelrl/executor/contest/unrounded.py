@@ -23,13 +23,20 @@ SOME, SPREAD = 64, 256
 """Elements that are looked at first: of the beginning, where all must be on a grid, or from all over."""
 
 
+_THROUGH_ZERO = dict.fromkeys("expm1 log1p tanh sinh asinh atanh elu selu celu".split(), 0.0) | dict.fromkeys(
+    "log log2 log10".split(), 1.0
+)
+"""By operator: the operand of which the result is zero, by any of the usual formulas."""
+
+
 def find_unrounded(
     func: Any, base: str, args: tuple[Any, ...], kwargs: dict[str, Any], units: Units
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """An operator's result, and which elements of it no program rounds; None: none, as far as is known.
 
     These are sums whose terms are whole numbers and add up to what the precision has, in whatever order, and
-    results on the grid of operands on the grid. Where operands are equal, their difference is zero.
+    results on the grid of operands on the grid. Where operands are equal, their difference is zero, and so are the
+    hyperbolic tangent of zero and the logarithm of one.
     """
     result: torch.Tensor
     if not any(map(is_float, args)):
@@ -46,6 +53,9 @@ def find_unrounded(
             reciprocal = torch.tensor(1 / divided_by, dtype=torch.float32, device=result.device)
             exact &= (sums == sums.round()) & ((sums.float() * reciprocal).double() == result)
         return result, exact
+    if base in _THROUGH_ZERO and is_float(args[0]):
+        exact = args[0] == _THROUGH_ZERO[base]
+        return (func(*args, **kwargs), exact) if bool(exact.any()) else None
     if base in ELEMENTWISE:
         result = func(*args, **kwargs)
         if not is_float(result) or not bool(on_grid(_some(result), units).any()):

@@ -43,6 +43,7 @@ class _Exact:
     hides: list[int] = field(default_factory=list)
     """Likewise."""
     open: bool = False
+    narrows: bool = False
     """See `exact.Exact`."""
 
 
@@ -106,7 +107,7 @@ def expect(
         expected[number] = replace(expected[number], reliable=reliable, indexed=indexed.beside(native))
     own.tells_rounding |= bool(exact.moves)
     if replace(case.draw, parameters=0) == Draw(0):
-        own.hides = set(exact.hides)
+        own.hides, own.narrows = set(exact.hides), exact.narrows
     hides_more = case.draw.distribution != "task" and not own.hides.issuperset(exact.hides)
     unknown = exact.open or hides_more or (own.tells_rounding and not exact.moves)
     return [replace(bounds, reliable=False) for bounds in expected] if unknown else expected
@@ -155,7 +156,8 @@ def _exact(
         faint: see `exact.compute`.
     """
     own.arena.write(image, own.ask)
-    how = {"by_largest": by_largest, "masked": own.masks_by_number, "writes": writes, "faint": faint}
+    how: dict[str, Any] = {"by_largest": by_largest, "masked": own.masks_by_number, "writes": writes, "faint": faint}
+    how["narrows"] = own.narrows
     reply = own.examine({"do": "exact", "changed": changed} | how)
     tensors = iter(own.outputs(reply))
     outputs = list(islice(tensors, reply["num_outputs"]))
@@ -166,7 +168,7 @@ def _exact(
         indexed[told["output"]] = compare.Indexed.of(
             values, moved, indices, told["dim"], told["first"], told["running"], told["unordered"]
         )
-    return _Exact(outputs, moves, indexed, list(tensors), reply["hides"], reply["open"])
+    return _Exact(outputs, moves, indexed, list(tensors), reply["hides"], reply["open"], reply["narrows"])
 
 
 def check_dependence(task: Task, cases: list[list[compare.Expected]]) -> None:

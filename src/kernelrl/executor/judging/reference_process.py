@@ -42,6 +42,8 @@ class ReferenceProcess:
         """It solves systems or decomposes matrices."""
         self.hides: set[int] = set()
         """Dimensions along which its masks hide all of some line on the first inputs, see `Masks`."""
+        self.narrows: bool | None = None
+        """An output consists of what conversions to a lower precision round, see `exact.compute`; None: not known."""
         self.masks_by_number = False
         """It hides values by a number that stands for infinity."""
 
