@@ -134,7 +134,7 @@ def _read_import(node: ast.Import | ast.ImportFrom, names: Names) -> Iterator[Vi
             yield violation("forbidden_import", node, f"import of {full}: name a module of the list, and what you need")
         elif imports.get(name, stands_for) != stands_for:
             yield violation("patched_library", node, f"{name} is imported as two different things")
-        elif not may_import(full, isinstance(node, ast.ImportFrom)) and stands_for not in ("os", *PACKAGES):
+        elif not may_import(full, isinstance(node, ast.ImportFrom)) and stands_for not in {"os", *vocabulary.PACKAGES}:
             hint = vocabulary.INSTEAD.get(full) or _HINTS.get(stands_for.split(".")[0], _NO_NEED)
             names.left_over[name] = violation("forbidden_import", node, f"import of {full}, which is used: {hint}")
         if "__" not in name:
@@ -143,8 +143,6 @@ def _read_import(node: ast.Import | ast.ImportFrom, names: Names) -> Iterator[Vi
 
 _BUILTINS = frozenset(dir(builtins))
 """Names that a file which only seems to bind them would still have."""
-PACKAGES = ("torch", "triton", "functools")
-"""Modules by which others may be named, too: `import torch.fx` binds `torch`."""
 _NO_NEED = "a kernel does not need it"
 _HINTS = {
     "numpy": "use math, or torch.tensor in __init__",
@@ -165,7 +163,7 @@ def may_import(full: str, from_module: bool) -> bool:
     """
     if full == vocabulary.NAMED_TUPLE or full in vocabulary.MODULES or full in vocabulary.DEVICE_MODULES:
         return True
-    if full in PACKAGES or full in vocabulary.CACHES:
+    if full in vocabulary.PACKAGES or full in vocabulary.CACHES:
         return True
     base, _, name = full.rpartition(".")
     tables = (vocabulary.FORWARD, vocabulary.INIT, vocabulary.DEVICE, vocabulary.operators())

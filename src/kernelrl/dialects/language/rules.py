@@ -98,17 +98,10 @@ def _instead(full: str, module: str, name: str) -> str:
 def _split(full: str) -> tuple[str, str, str]:
     """Module, name in it, and what follows the name, of a full dotted name."""
     parts = full.split(".")
-    known = _MODULES
+    known = vocabulary.modules()
     length = max((k for k in range(1, len(parts) + 1) if ".".join(parts[:k]) in known), default=1)
     module = ".".join(parts[:length])
     return module, ".".join(parts[length : length + 1]), ".".join(parts[length + 1 :])
-
-
-_MODULES = (
-    vocabulary.MODULES
-    | vocabulary.DEVICE_MODULES
-    | frozenset({"torch.linalg", "torch.fft", "torch.special", "tvm_ffi"})
-)
 
 
 def may_be_named(full: str) -> bool:

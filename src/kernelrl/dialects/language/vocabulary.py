@@ -107,6 +107,8 @@ INSTEAD = {
 
 MODULES = frozenset(FORWARD) | frozenset(INIT) | _words("torch.utils torch.nn.functional tvm_ffi triton.language.extra")
 """Modules that may be imported; some of them (`torch.nn.functional`) have no name that may be used."""
+PACKAGES = _words("torch triton functools")
+"""Modules by which others may be named, too: `import torch.fx` binds `torch`."""
 CACHES = _words("functools.lru_cache functools.cache")
 """Decorators of functions: what those return the first time, such as a compiled module, is kept."""
 NAMED_TUPLE = "typing.NamedTuple"
@@ -361,6 +363,12 @@ def operators() -> dict[str, frozenset[str]]:
             for part in ("linalg", "fft", "special")
         },
     }
+
+
+@cache
+def modules() -> frozenset[str]:
+    """All modules of which the language has names."""
+    return MODULES | DEVICE_MODULES | PACKAGES | operators().keys()
 
 
 @cache

@@ -25,7 +25,7 @@ import torch
 
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import bound_in_class
-from kernelrl.dialects.language.names import PACKAGES, Names, all_arguments, bound_in, imports_of, may_import
+from kernelrl.dialects.language.names import Names, all_arguments, bound_in, imports_of, may_import
 from kernelrl.dialects.language.rules import may_be_named
 from kernelrl.dialects.language.syntax import is_type_of, may_hold_type, without_idle
 
@@ -126,7 +126,7 @@ class _Guards(ast.NodeTransformer):
         package, _, rest = alias.name.partition(".")
         if may_import(alias.name, from_module=False):
             found: ast.stmt = ast.Import([alias])
-        elif package in PACKAGES and not alias.asname:
+        elif package in vocabulary.PACKAGES and not alias.asname:
             found = ast.Import([ast.alias(package)])
         else:
             found = ast.ImportFrom(_NOTHING, [ast.alias(package, alias.asname)], 0)
@@ -366,7 +366,7 @@ def _import(name: str, world: Any = None, local: Any = None, wanted: Sequence[st
         type(wanted) is list
     ):  # a library's native code, which takes the module from `sys.modules`: nobody else is given it
         return __import__(name) and None
-    if level or "*" in (wanted or ()) or name not in _MODULES | {_NOTHING}:
+    if level or "*" in (wanted or ()) or name not in vocabulary.modules() | {_NOTHING}:
         raise ImportError(f"import of {name}: the language has no such module")
     if name != _NOTHING:
         return __import__(name, world, local, wanted)
@@ -379,7 +379,6 @@ def _import(name: str, world: Any = None, local: Any = None, wanted: Sequence[st
 
 _NOTHING = "__nothing__"
 """Name of the module from which comes what the language does not have."""
-_MODULES = vocabulary.MODULES | vocabulary.DEVICE_MODULES | vocabulary.operators().keys() | frozenset(PACKAGES)
 _BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in (
