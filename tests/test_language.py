@@ -338,6 +338,17 @@ def test_the_type_of_something_is_told_and_not_called():
         assert found(other), other
 
 
+def test_a_buffer_may_be_named_by_place_or_by_keyword():
+    for given in ("'scale', torch.ones(3)", "name='scale', tensor=torch.ones(3)"):
+        assert found("mod.k(self.scale, out)", f"self.register_buffer({given})") == [], given
+    for given in ("tensor=torch.ones(3), name='scale'", "'sc' + 'ale', torch.ones(3)", "name='forward', tensor=out"):
+        assert found(init=f"self.register_buffer({given})"), given
+
+
+def test_a_generator_that_is_used_up_at_once_is_none_that_is_kept():
+    assert found("n = math.prod(s for s in x.shape)\nsizes = []\nsizes.extend(s for s in x.shape)") == []
+
+
 def test_an_attribute_of_ones_own_may_be_deleted():
     assert found(init="self.draft = nn.Linear(3, 3)\ndel self.draft") == []
     for other in ("del self._parameters", "del self.own.linear", "del nn.Module", "del torch.zeros"):

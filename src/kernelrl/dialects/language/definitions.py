@@ -141,15 +141,12 @@ class Definitions:
             match node:
                 case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
                     self.own_attributes.add(name)
-                case ast.Call(
-                    func=ast.Attribute(attr="register_buffer" | "register_parameter"),
-                    args=[ast.Constant(value=str(name)), *_],
-                ):
-                    if name.startswith("__") or name in vocabulary.RESERVED:
-                        self._refuse("patched_library", node, f"{name!r} registered; give it a name of its own")
-                    self.own_attributes.add(name)
-                    self._field(name)
-                    self.flow.assign(self.flow.data(), self._field(name))
+                case ast.Call() if (registered := registered_name(node)) is not None:
+                    if registered.startswith("__") or registered in vocabulary.RESERVED:
+                        self._refuse("patched_library", node, f"{registered!r} registered; give it a name of its own")
+                    self.own_attributes.add(registered)
+                    self._field(registered)
+                    self.flow.assign(self.flow.data(), self._field(registered))
                 case ast.Call(func=ast.Attribute(attr="register_buffer" | "register_parameter")):
                     self._refuse("outside_language", node, "a buffer or parameter is registered under a constant name")
         for name in self.own_attributes & vocabulary.OF_TUPLES:
@@ -306,6 +303,24 @@ def _at_worst(routine: Routine, context: Context) -> Context:
     `{**x}` calls `keys`, and whoever calls one of a tensor's may mean it."""
     is_of_others = routine.owner is not None and routine.unit.name in vocabulary.OF_ANY_DATA
     return "forward" if is_of_others else context
+
+
+def registered_name(node: ast.Call) -> str | None:
+    """Under which constant name a call registers a buffer or a parameter; None: it does not, or not so."""
+    match node:
+        case (
+            ast.Call(
+                func=ast.Attribute(attr="register_buffer" | "register_parameter"),
+                args=[ast.Constant(value=str(name)), *_],
+            )
+            | ast.Call(
+                func=ast.Attribute(attr="register_buffer" | "register_parameter"),
+                args=[],
+                keywords=[ast.keyword(arg="name", value=ast.Constant(value=str(name))), *_],
+            )
+        ):
+            return name
+    return None
 
 
 def fields_of(node: ast.ClassDef) -> list[str]:

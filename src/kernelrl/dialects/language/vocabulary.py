@@ -273,7 +273,9 @@ BUILTINS: dict[str, frozenset[str]] = {
 CONTAINERS = _words("list tuple set frozenset zip enumerate reversed sorted iter dict sum")
 ELEMENTS = _words("min max next")
 TAKES_FUNCTION = _words("map filter")
-CONSUMERS = _words("list tuple set frozenset dict sum min max any all sorted join ModuleList Sequential ParameterList")
+CONSUMERS = _words(
+    "list tuple set frozenset dict sum prod min max any all sorted join extend ModuleList Sequential ParameterList"
+)
 """Calls that use up a generator expression before they return."""
 
 # kernels

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from kernelrl.dialects.language import vocabulary
-from kernelrl.dialects.language.definitions import bound_in_class
+from kernelrl.dialects.language.definitions import bound_in_class, registered_name
 from kernelrl.dialects.language.names import Names, all_arguments, bound_in, imports_of, may_import
 from kernelrl.dialects.language.rules import may_be_named
 from kernelrl.dialects.language.syntax import is_type_of, may_hold_type, without_idle
@@ -80,11 +80,8 @@ def _own_attributes(tree: ast.Module) -> Iterator[str]:
             case ast.ClassDef(body=body):
                 for statement in body:
                     yield from [statement.name] if isinstance(statement, ast.FunctionDef) else bound_in_class(statement)
-            case ast.Call(
-                func=ast.Attribute(attr="register_buffer" | "register_parameter"),
-                args=[ast.Constant(value=str(name)), *_],
-            ):
-                yield name
+            case ast.Call() if (registered := registered_name(node)) is not None:
+                yield registered
 
 
 def statements_at(place: ast.stmt, text: str) -> list[ast.stmt]:
