@@ -217,7 +217,8 @@ class Calls(Expressions):
         arguments = self._arguments(node)
         given, self._unit.mentions = self._unit.mentions, mentions
         if name == "apply":  # calls what it is given here and now
-            given = {(mention, True) for mention, _ in given}
+            named = {each.id for each in node.args if isinstance(each, ast.Name)}
+            given = {(mention, called or mention in named) for mention, called in given}
             self._use_function(node, name, [value for _, value in arguments])
         mentions |= given
         result = self._result(node, called, arguments)

@@ -137,8 +137,7 @@ def _read_import(node: ast.Import | ast.ImportFrom, names: Names) -> Iterator[Vi
         elif not may_import(full, isinstance(node, ast.ImportFrom)) and stands_for not in {"os", *vocabulary.PACKAGES}:
             hint = vocabulary.INSTEAD.get(full) or _HINTS.get(stands_for.split(".")[0], _NO_NEED)
             names.left_over[name] = violation("forbidden_import", node, f"import of {full}, which is used: {hint}")
-        if "__" not in name:
-            imports[name] = stands_for
+        imports[name] = stands_for
 
 
 _BUILTINS = frozenset(dir(builtins))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -19,9 +19,11 @@ ALL = "all"
 """In the place of a unit to build: all have been built, and are to be offered."""
 MANY = 1000
 """More numbers than a call may hand over, see `judging.trials`."""
-MOST_DIMENSIONS, CHANGES = 8, 16
-"""A tensor with more dimensions hands over a number in each; and so does a function that changes the shape of what it
-returns so often."""
+NUMBER_BYTES = 4
+"""Of a text or a number that count as one number."""
+MOST_DIMENSIONS, CHANGES, MOST_LEAVES = 8, 16, 16
+"""A tensor with more dimensions hands over a number in each; so does a function that changes the form of what it
+returns so often (a shape, a type, what is None), and what holds more than so many things where that changes."""
 
 
 _PLAIN: frozenset[type] = frozenset(
@@ -51,7 +53,7 @@ class HandedOver:
 
     def __init__(self) -> None:
         self.count = 0
-        self._shapes: dict[int, tuple[int, ...]] = {}  # of the last tensor that each function has returned
+        self._forms: dict[int, Any] = {}  # of what each function has returned the last time
         self._num_changed = 0
 
     def counting(self, function: Any) -> Any:
@@ -68,37 +70,61 @@ class HandedOver:
             except Exception:  # whose text may hold any
                 self.count += MANY
                 raise
-            self.count += self._numbers(result, function)
-            return self.counting(result)
+            leaves: list[Any] = []
+            found, form = self._received(result, args, leaves)
+            if self._forms.get(id(function), self) != form:
+                self._forms[id(function)] = form
+                self._num_changed += 1
+                self.count += int(self._num_changed % CHANGES == 0) + max(0, len(leaves) - MOST_LEAVES)
+            return found
 
         return call
 
-    def _numbers(self, result: Any, function: Any) -> int:
-        if hasattr(result, "__dlpack__"):
-            return self._numbers_beside(result, function)
-        if result is None or callable(result):
-            return 0
-        if isinstance(result, str | bytes):
-            return 1 + len(result) // 8
-        if type(result).__module__.startswith("tvm_ffi") and type(result).__name__ in ("List", "Dict"):
-            return MANY  # what it holds may be written later
-        if isinstance(result, Mapping):
-            return sum(self._numbers(each, function) for pair in result.items() for each in pair)
-        return sum(self._numbers(each, function) for each in result) if isinstance(result, Iterable) else 1
+    def _received(self, result: Any, given: tuple[Any, ...], leaves: list[Any]) -> tuple[Any, Any]:
+        """What Python gets of a result, counted, and its form, which tells something where it changes.
 
-    def _numbers_beside(self, tensor: Any, function: Any) -> int:
-        """The numbers that a tensor brings beside its elements: its shape and strides can be any."""
-        shape = tuple(tensor.shape)
-        strides = tuple(tensor.stride() if callable(getattr(tensor, "stride", None)) else tensor.strides)
-        if 0 in shape or len(shape) > MOST_DIMENSIONS:
-            return 2 * len(shape)
-        if not trees.is_dense(shape, strides):
-            return len(shape) - 1
-        if self._shapes.get(id(function)) == shape:
-            return 0
-        self._shapes[id(function)] = shape
-        self._num_changed += 1
-        return int(self._num_changed % CHANGES == 0)
+        Lists and dictionaries are Python's own, of which what they hold has been looked at, and functions count, too.
+
+        Args:
+            result: of a native function.
+            given: what the function was given.
+            leaves: is added to.
+        """
+        kind = type(result)
+        name = kind.__name__ if kind.__module__.startswith("tvm_ffi") else ""
+        if kind in (list, tuple) or name in ("Array", "List", "Shape"):
+            each = [self._received(part, given, leaves) for part in result]
+            found = [part for part, _ in each]
+            return tuple(found) if kind is tuple else found, (kind, [form for _, form in each])
+        if kind is dict or name in ("Map", "Dict"):
+            pairs = [[self._received(part, given, leaves) for part in pair] for pair in result.items()]
+            forms = [[form for _, form in pair] for pair in pairs]
+            return {key: value for (key, _), (value, _) in pairs}, (kind, forms)
+        leaves.append(kind)
+        if hasattr(result, "__dlpack__"):
+            self.count += _numbers_beside(result)
+            which = [number for number, other in enumerate(given) if other is result]
+            return result, (str(result.dtype), tuple(result.shape), which)
+        if callable(result):
+            return self.counting(result), kind
+        if kind in (str, bytes):
+            self.count += 1 + len(result.encode() if kind is str else result) // NUMBER_BYTES
+        elif kind is int:
+            self.count += 1 + result.bit_length() // (8 * NUMBER_BYTES + 1)
+        elif kind in (bool, float, complex):
+            self.count += {bool: 1, float: 2, complex: 4}[kind]
+        elif result is not None:
+            raise TypeError(f"a native function returns tensors, numbers, texts, lists of them, and no {kind.__name__}")
+        return result, kind
+
+
+def _numbers_beside(tensor: Any) -> int:
+    """The numbers that a tensor brings beside its elements: its shape and strides can be any."""
+    shape = tuple(tensor.shape)
+    strides = tuple(tensor.stride() if callable(getattr(tensor, "stride", None)) else tensor.strides)
+    if 0 in shape or len(shape) > MOST_DIMENSIONS:
+        return 2 * len(shape)
+    return 0 if trees.is_dense(shape, strides) else len(shape) - 1
 
 
 class Modules:

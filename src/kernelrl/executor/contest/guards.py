@@ -22,6 +22,8 @@ from types import BuiltinMethodType, CodeType, FunctionType, MethodType, MethodW
 from typing import Any
 
 import torch
+from triton.runtime.interpreter import GridExecutor
+from triton.runtime.jit import KernelInterface
 
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import bound_in_class, registered_name
@@ -53,6 +55,7 @@ class Native:
 def guard(tree: ast.Module) -> tuple[ast.Module, dict[str, Any]]:
     """A candidate's syntax, which is changed, with what looks at run time; and the names that it must find there."""
     tree = without_idle(tree)
+    _library()  # here, where libraries may still compute
     own = frozenset(_own_attributes(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -152,7 +155,7 @@ class _Guards(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        if any(self._names.library(_function_of(each)) == "triton.jit" for each in node.decorator_list):
+        if node.decorator_list and self._names.library(_function_of(node.decorator_list[-1])) == "triton.jit":
             node.decorator_list = [self.visit(each) for each in node.decorator_list]
             return node  # a kernel is read from the text once more
         return self._visit_function(node, self._is_checked and not _takes_self(node))
@@ -180,10 +183,11 @@ class _Guards(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(function, ast.Name) and is_builtin and function.id in vocabulary.TAKES_FUNCTION:
             node.args[:1] = [self._call(_CALLABLE, each, each) for each in node.args[:1]]
-        if is_builtin or name == "dataclasses.field":
-            for keyword in node.keywords:
-                if keyword.arg in ("key", "default_factory"):
-                    keyword.value = self._call(_CALLABLE, keyword.value, keyword.value)
+        if isinstance(function, ast.Attribute) and function.attr == "apply":
+            node.args[:1] = [self._call(_CALLABLE, each, each) for each in node.args[:1]]
+        for keyword in node.keywords:
+            if keyword.arg in ("key", "default_factory", "fn"):
+                keyword.value = self._call(_CALLABLE, keyword.value, keyword.value)
         if not (is_builtin or name or self._is_known(node.func)):
             node.func = self._call(_CALLABLE, node.func, node.func)
         return node
@@ -211,7 +215,7 @@ class _Guards(ast.NodeTransformer):
         return self._call(_ATTRIBUTE, node, node.value, ast.Constant(node.attr))
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id == "getattr" and isinstance(node.ctx, ast.Load):
+        if node.id == "getattr" and isinstance(node.ctx, ast.Load) and "getattr" not in self._bound:
             return ast.copy_location(ast.Name(_ATTRIBUTE, ast.Load()), node)
         return node
 
@@ -246,7 +250,7 @@ def _is_super_init(node: ast.Attribute) -> bool:
 def _attribute(own: frozenset[str], of: Any, name: str, *default: Any) -> Any:
     """An attribute of something that may give it."""
     kind: Any = type(of)
-    if not (name in _PLAIN or _may_give(of, kind, name, own)):
+    if type(name) is not str or not (name in _PLAIN or _may_give(of, kind, name, own)):
         raise TypeError(f"….{name} of a {kind.__name__}: it is not known to be an object of this file")
     if name == "format" and kind is str:
         return _Format(of).format
@@ -265,7 +269,7 @@ def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
     if kind.__module__ == MODULE_NAME:
         return name in own - _OF_MACHINERY or name in vocabulary.OF_MODULES
     if isinstance(of, type):
-        return of.__module__ == MODULE_NAME and name in own - _OF_MACHINERY
+        return any(name in vars(base) for base in of.__mro__ if base.__module__ == MODULE_NAME)
     if isinstance(of, torch.Tensor):
         return name in _OF_TENSORS
     if isinstance(of, torch.nn.Module):
@@ -287,7 +291,7 @@ def _callable(given: Any) -> Any:
 def _may_be_called(given: Any) -> bool:
     kind: Any = type(given)
     if kind is FunctionType:
-        return _is_of_file(given) or given.__module__ in _OF_EXECUTOR or given in _library()
+        return _is_of_file(given) or given.__module__ in _OF_EXECUTOR or id(given) in _library()
     if kind is MethodType:
         if isinstance(given.__self__, _Format | Native):
             return True
@@ -295,13 +299,15 @@ def _may_be_called(given: Any) -> bool:
     if kind in (BuiltinMethodType, MethodWrapperType):
         of = given.__self__
         if of is None or isinstance(of, ModuleType | type):
-            return given in _library()
+            return id(given) in _library()
         return given.__name__ in _METHODS and _has_methods(of)
     if isinstance(given, type):
-        return given.__module__ == MODULE_NAME or given in _library()
+        return given.__module__ == MODULE_NAME or id(given) in _library()
     if kind is _lru_cache_wrapper:
         return _is_of_file(given)
-    return isinstance(given, torch.nn.Module) or kind.__module__.partition(".")[0] == "triton" or given in _library()
+    return (
+        given is None or isinstance(given, torch.nn.Module | KernelInterface | GridExecutor) or id(given) in _library()
+    )
 
 
 def _is_of_file(function: Any) -> bool:
@@ -314,12 +320,12 @@ def _has_methods(of: object) -> bool:
 
 
 @cache
-def _library() -> frozenset[Any]:
-    """What the language may call of libraries and of Python, wherever it may."""
+def _library() -> dict[int, Any]:
+    """By its address, what the language may call of libraries and of Python, wherever it may."""
     tables = (vocabulary.FORWARD, vocabulary.INIT, vocabulary.operators())
     named = {(module, name) for table in tables for module, names in table.items() for name in names}
     found = [getattr(sys.modules[module], name, None) for module, name in named if module in sys.modules]
-    return frozenset(each for each in (*found, *_BUILTINS.values()) if callable(each))
+    return {id(each): each for each in (*found, *_BUILTINS.values()) if callable(each)}
 
 
 class _Format(string.Formatter):
