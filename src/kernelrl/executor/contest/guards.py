@@ -283,7 +283,7 @@ def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
 
 def _callable(given: Any) -> Any:
     """What is called, if it is a function, class or object of the file, or what the language may call by name."""
-    if not _may_be_called(given):
+    if callable(given) and not _may_be_called(given):
         raise TypeError(f"a {type(given).__name__} is called: it is not known to be a function of this file")
     return given
 
@@ -305,9 +305,7 @@ def _may_be_called(given: Any) -> bool:
         return given.__module__ == MODULE_NAME or id(given) in _library()
     if kind is _lru_cache_wrapper:
         return _is_of_file(given)
-    return (
-        given is None or isinstance(given, torch.nn.Module | KernelInterface | GridExecutor) or id(given) in _library()
-    )
+    return isinstance(given, torch.nn.Module | KernelInterface | GridExecutor) or id(given) in _library()
 
 
 def _is_of_file(function: Any) -> bool:
