@@ -36,6 +36,9 @@ EXPANDED = 4
 """Determinants of larger matrices are found by elimination."""
 PLACES = 16
 """Partial sums of products that are looked at."""
+OF_STRASSEN = 12.0
+"""So many times as much a product errs by Strassen's algorithm, which adds the rows of one half to those of the other:
+where one of these is equal throughout, all its terms err to one side."""
 OF_WINOGRAD = 4.0
 """So many times as much a convolution errs by Winograd's F(4×4, 3×3), whose transforms have factors up to 8 (Lavin and
 Gray, "Fast algorithms for convolutional neural networks", 2016)."""
@@ -69,7 +72,8 @@ def error_of_sums(
         squares = of_squares(func, args, kwargs) * alpha  # of which it has made one of the two factors
         error = _error(units.of_sums, num_terms, squares, result)
         error = _at_least_far(error, args[first], args[first + 1], alpha, squares, result, units)
-        return _at_least_largest(error, num_terms, alpha * args[first], args[first + 1], units) if by_largest else error
+        factors = OF_STRASSEN * alpha * args[first], args[first + 1]
+        return _at_least_largest(error, num_terms, *factors, units) if by_largest else error
     if name == "convolution":
         num_terms = args[1].numel() // max(args[1].shape[1 if args[6] else 0], 1)
         error = _error(units.of_sums, num_terms, of_squares(func, args, kwargs), result)
