@@ -1,11 +1,12 @@
 """What a candidate's text is changed into before it is compiled: it looks at run time at what the rules have inferred.
 
 The rules follow what each expression may be through the file, and allow an attribute by what it is taken from. An
-inference can be led astray. So methods look whether they are called on an object of their class, and attributes that
-only some things may give are read by a function that looks what it has before it. What neither computes nor leads on,
-whatever it is taken from (`vocabulary.DATA`), is read as it stands, and so are names of imported modules, which the
-rules know by their full names. Python's built-in functions are those of the language, and what is imported is what it
-has, so that a part of the text which the rules have not looked at, if there is one, finds nothing to begin with.
+inference can be led astray. So methods look whether they are called on an object of their class, attributes that only
+some things may give are read by a function that looks what it has before it, and another one looks what is called. What
+neither computes nor leads on, whatever it is taken from (`vocabulary.DATA`), is read as it stands, and so are names of
+imported modules, which the rules know by their full names. Python's built-in functions are those of the language, and
+what is imported is what it has, so that a part of the text which the rules have not looked at, if there is one, finds
+nothing to begin with.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import string
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from functools import _lru_cache_wrapper, cache, partial
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
@@ -123,7 +125,7 @@ class _Guards(ast.NodeTransformer):
         return [self._import(node, alias) for alias in node.names]
 
     def _import(self, node: ast.Import, alias: ast.alias) -> ast.stmt:
-        package, _, rest = alias.name.partition(".")
+        package = alias.name.partition(".")[0]
         if may_import(alias.name, from_module=False):
             found: ast.stmt = ast.Import([alias])
         elif package in vocabulary.PACKAGES and not alias.asname:
@@ -146,35 +148,41 @@ class _Guards(ast.NodeTransformer):
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        methods = {each for each in node.body if isinstance(each, ast.FunctionDef) and _first_argument(each) == "self"}
-        for statement in node.body:
-            if isinstance(statement, ast.FunctionDef):
-                self._visit_function(statement, statement in methods)
-            else:
-                self._visit_inside(statement, False)
+        with self._inside(is_checked=False):
+            node.bases = list(map(self.visit, node.bases))
+            node.decorator_list = list(map(self.visit, node.decorator_list))
+            node.body = [
+                self._visit_function(each, _first_argument(each) == "self")
+                if isinstance(each, ast.FunctionDef)
+                else self.visit(each)
+                for each in node.body
+            ]
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         if node.decorator_list and self._names.library(_function_of(node.decorator_list[-1])) == "triton.jit":
-            node.decorator_list = [self.visit(each) for each in node.decorator_list]
+            node.decorator_list = list(map(self.visit, node.decorator_list))
             return node  # a kernel is read from the text once more
         return self._visit_function(node, self._is_checked and not _takes_self(node))
 
-    def _visit_function(self, node: ast.FunctionDef, is_checked: bool) -> ast.AST:
+    def _visit_function(self, node: ast.FunctionDef, is_checked: bool) -> ast.stmt:
         node.returns = None
         for argument in all_arguments(node.args):
             argument.annotation = None
-        return self._visit_inside(node, is_checked)
+        with self._inside(is_checked):
+            self.generic_visit(node)
+        return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return self._visit_inside(node, self._is_checked and not _takes_self(node))
+        with self._inside(self._is_checked and not _takes_self(node)):
+            return self.generic_visit(node)
 
-    def _visit_inside(self, node: ast.AST, is_checked: bool) -> ast.AST:
+    @contextmanager
+    def _inside(self, is_checked: bool) -> Iterator[None]:
         before = self._is_inside, self._is_checked
         self._is_inside, self._is_checked = True, is_checked
-        self.generic_visit(node)
+        yield
         self._is_inside, self._is_checked = before
-        return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """What is called, and what a library's function is given to call, is looked at."""
@@ -186,7 +194,7 @@ class _Guards(ast.NodeTransformer):
         if isinstance(function, ast.Attribute) and function.attr == "apply":
             node.args[:1] = [self._call(_CALLABLE, each, each) for each in node.args[:1]]
         for keyword in node.keywords:
-            if keyword.arg in ("key", "default_factory", "fn"):
+            if keyword.arg in ("key", "default_factory"):
                 keyword.value = self._call(_CALLABLE, keyword.value, keyword.value)
         if not (is_builtin or name or self._is_known(node.func)):
             node.func = self._call(_CALLABLE, node.func, node.func)
@@ -363,9 +371,7 @@ def _iter(of: Any) -> Any:
 
 def _import(name: str, world: Any = None, local: Any = None, wanted: Sequence[str] = (), level: int = 0) -> Any:
     """What the language has, as it is; nothing of what it has not."""
-    if (
-        type(wanted) is list
-    ):  # a library's native code, which takes the module from `sys.modules`: nobody else is given it
+    if type(wanted) is list:  # a library's native code, which takes the module from `sys.modules`: nobody is given it
         return __import__(name) and None
     if level or "*" in (wanted or ()) or name not in vocabulary.modules() | {_NOTHING}:
         raise ImportError(f"import of {name}: the language has no such module")
