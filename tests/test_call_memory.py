@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+import tvm_ffi
 
 from conftest import KERNELS, REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge, request
@@ -49,6 +50,7 @@ def rules(verdict: Verdict) -> set[str]:
 LYING = """\
 import gc
 import torch
+import tvm_ffi
 from torch import nn
 from kernelrl.executor.contest.call_region import CallRegion
 
@@ -316,4 +318,20 @@ def test_what_tensors_bring_beside_their_elements_are_numbers() -> None:
     assert count(*[dense] * 100, dense.t(), torch.zeros(()), None) == 0
     assert count(empty) == 4 and count(torch.zeros([1] * 20)) == 40 and count(dense[:, :2]) == 1
     assert count(*(torch.zeros(size) for size in range(1, 161))) == 10
-    assert count(1.0, "a text of some length") == 4
+    assert count(1.0, "a text of some length") == 2 + 6 and count(1, 1 << 40, True) == 1 + 2 + 1
+    assert count(*[None, dense] * 160) == count(*[dense, dense.double()] * 160) == 20, "what changes tells something"
+    assert count([None] * 20, [None] * 20, [dense] * 20) == 4 + 4, "and more of it does where there is much"
+
+
+def test_python_gets_lists_of_its_own_and_functions_that_count() -> None:
+    handed_over = HandedOver()
+
+    def get(result: object) -> object:
+        return handed_over.counting(lambda: result)()
+
+    inner = get([lambda: 3.0])[0]
+    assert inner() == 3.0 and handed_over.count == 2
+    nested = get(tvm_ffi.Array([tvm_ffi.Array([1, 2]), tvm_ffi.Map({"a": 3})]))
+    assert nested == [[1, 2], {"a": 3}] and type(nested[1]) is dict and handed_over.count == 2 + 4
+    with pytest.raises(TypeError, match="and no object"):
+        get([object()])
