@@ -42,12 +42,14 @@ _OF_LAYERS = _OF_TENSORS | vocabulary.OF_MODULES | vocabulary.PARTS
 _OF_NUMBERS = vocabulary.NUMBERS_OF_DTYPE
 _OF_MACHINERY = vocabulary.RESERVED - vocabulary.OVERRIDABLE
 _METHODS = (vocabulary.DATA | _OF_LAYERS) - {"format"}
-_OF_EXECUTOR = ("kernelrl.executor.contest.builds", "triton.runtime.jit", "triton.runtime.interpreter")
-"""Modules whose functions stand for those of native modules, and for kernels over a grid."""
 _OF_PYTHON = frozenset({bool, int, float, str, list, tuple, dict, set, frozenset, range, slice, OrderedDict})
 """Types whose methods neither compute on tensors nor lead on; of texts `format` is another one."""
 MODULE_NAME = "kernel_module"
 """Of an imported text."""
+_OF_KNOWN_FUNCTIONS = frozenset(
+    {MODULE_NAME, "kernelrl.executor.contest.builds", "triton.runtime.jit", "triton.runtime.interpreter"}
+)
+"""Modules of functions that may be called: the file, what stands for functions of native modules, and for kernels."""
 
 
 class Native:
@@ -258,7 +260,7 @@ def _is_super_init(node: ast.Attribute) -> bool:
 def _attribute(own: frozenset[str], of: Any, name: str, *default: Any) -> Any:
     """An attribute of something that may give it."""
     kind: Any = type(of)
-    if type(name) is not str or not (name in _PLAIN or _may_give(of, kind, name, own)):
+    if type(name) is not str or not (_may_give(of, kind, name, own) or name in _PLAIN):
         raise TypeError(f"….{name} of a {kind.__name__}: it is not known to be an object of this file")
     if name == "format" and kind is str:
         return _Format(of).format
@@ -291,6 +293,9 @@ def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
 
 def _callable(given: Any) -> Any:
     """What is called, if it is a function, class or object of the file, or what the language may call by name."""
+    kind = type(given)
+    if (kind is FunctionType or kind is MethodType) and given.__module__ in _OF_KNOWN_FUNCTIONS:
+        return given
     if callable(given) and not _may_be_called(given):
         raise TypeError(f"a {type(given).__name__} is called: it is not known to be a function of this file")
     return given
@@ -299,7 +304,7 @@ def _callable(given: Any) -> Any:
 def _may_be_called(given: Any) -> bool:
     kind: Any = type(given)
     if kind is FunctionType:
-        return _is_of_file(given) or given.__module__ in _OF_EXECUTOR or id(given) in _library()
+        return _is_of_file(given) or id(given) in _library()
     if kind is MethodType:
         if isinstance(given.__self__, _Format | Native):
             return True
