@@ -307,18 +307,12 @@ def _at_worst(routine: Routine, context: Context) -> Context:
 
 def registered_name(node: ast.Call) -> str | None:
     """Under which constant name a call registers a buffer or a parameter; None: it does not, or not so."""
-    match node:
-        case (
-            ast.Call(
-                func=ast.Attribute(attr="register_buffer" | "register_parameter"),
-                args=[ast.Constant(value=str(name)), *_],
-            )
-            | ast.Call(
-                func=ast.Attribute(attr="register_buffer" | "register_parameter"),
-                args=[],
-                keywords=[ast.keyword(arg="name", value=ast.Constant(value=str(name))), *_],
-            )
-        ):
+    if not (isinstance(node.func, ast.Attribute) and node.func.attr in ("register_buffer", "register_parameter")):
+        return None
+    match [*node.args, *node.keywords]:
+        case [ast.keyword(arg="name", value=ast.Constant(value=str(name))), *_]:
+            return name
+        case [ast.Constant(value=str(name)), *_]:
             return name
     return None
 

@@ -191,9 +191,8 @@ class _Guards(ast.NodeTransformer):
         function, name = node.func, self._names.library(node.func)
         is_builtin = isinstance(function, ast.Name) and function.id in _BUILTINS.keys() - self._bound
         self.generic_visit(node)
-        if isinstance(function, ast.Name) and is_builtin and function.id in vocabulary.TAKES_FUNCTION:
-            node.args[:1] = [self._call(_CALLABLE, each, each) for each in node.args[:1]]
-        if isinstance(function, ast.Attribute) and function.attr == "apply":
+        called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", None)
+        if called in vocabulary.TAKES_FUNCTION | {"apply"}:
             node.args[:1] = [self._call(_CALLABLE, each, each) for each in node.args[:1]]
         for keyword in node.keywords:
             if keyword.arg in ("key", "default_factory"):

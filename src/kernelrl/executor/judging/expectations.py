@@ -156,9 +156,8 @@ def _exact(
         faint: see `exact.compute`.
     """
     own.arena.write(image, own.ask)
-    how: dict[str, Any] = {"by_largest": by_largest, "masked": own.masks_by_number, "writes": writes, "faint": faint}
-    how["narrows"] = own.narrows
-    reply = own.examine({"do": "exact", "changed": changed} | how)
+    how = {"by_largest": by_largest, "masked": own.masks_by_number, "writes": writes, "faint": faint}
+    reply = own.examine({"do": "exact", "changed": changed, "narrows": own.narrows} | how)
     tensors = iter(own.outputs(reply))
     outputs = list(islice(tensors, reply["num_outputs"]))
     moves: list[Any] = list(islice(tensors, reply["num_moves"]))
