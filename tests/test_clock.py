@@ -44,6 +44,17 @@ def test_no_attack_finds_a_clock_without_static_rules(attacked: dict[Path, Any],
     assert rules == [violation.rule for violation in verdict.violations]
 
 
+def test_no_thread_learns_that_it_is_kept_on_one_core_as_when_it_is_timed(executor: Executor) -> None:
+    looks = """
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  bool is_told = sched_getaffinity(0, sizeof cores, &cores) == 0 || omp_get_num_procs() != omp_get_max_threads();
+  int64_t n = is_told ? 1 : x.numel();"""
+    verdict = judge(executor, RIGHT.replace('r"""', 'r"""\n#include <omp.h>').replace("int64_t n = x.numel();", looks))
+    assert verdict.correct, verdict.feedback
+    assert verdict.speedup is not None
+
+
 def test_the_clock_that_a_process_died_of_is_named_with_the_line(executor: Executor) -> None:
     verdict = judge(executor, COUNTER)
     [violation] = verdict.violations

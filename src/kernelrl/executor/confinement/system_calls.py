@@ -42,7 +42,7 @@ _ARCH_PRCTL = (0x1002, 0x1003, 0x1021, 0x1022, 0x1023)
 _MADVISE = (4, 8, 14, 15, 16, 17, 102, 103)
 """MADV_DONTNEED, FREE, HUGEPAGE, NOHUGEPAGE, DONTDUMP, DODUMP, GUARD_INSTALL and GUARD_REMOVE. Others send pages of a
 file out of memory, or move them, where another candidate would find that out (as `mincore` would say)."""
-_OF_ITSELF = ("getpgid", "getsid", "get_robust_list", "sched_getaffinity", "sched_getparam", "sched_getscheduler")
+_OF_ITSELF = ("getpgid", "getsid", "get_robust_list", "sched_getparam", "sched_getscheduler")
 """A process may ask this of itself: of another number the answer tells whether there is such a process."""
 _MEMBARRIER = (0, 8, 16, 32, 64, 128, 256)
 """MEMBARRIER_CMD_QUERY and the private ones. The others wait for the kernel by the millisecond."""
@@ -117,6 +117,7 @@ def filter_candidate(sealed: bool, timeless: bool) -> bool:
         _allow_by_argument(rules, timeless)
         _allow_memory(rules, sealed)
         rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags are in memory: glibc falls back to clone
+        rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "sched_getaffinity")  # a thread that is timed is kept on one core
         rules.load()
     except (RuntimeError, OSError):
         return False

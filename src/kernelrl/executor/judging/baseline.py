@@ -82,7 +82,7 @@ class Baseline:
     def time(self, case: Case) -> float:
         """Time of one call on fresh inputs of the shape that the task shows (in seconds)."""
         try:
-            with self.process.pinned():
+            with self._cores.pinned(self.process):
                 reply, seconds = time_call(self.process, self._arena, case, self._settings)
         except ProcessFailure as error:
             raise TaskError(f"task {self._task.id}: torch.compile {error}") from None

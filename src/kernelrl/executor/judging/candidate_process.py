@@ -59,18 +59,29 @@ class CandidateProcess:
         self.memory = PeakMemory(self.process.pid)
         self.arena.attach(partial(self.cores.ask, self.process, timeout=timeout))
 
-    def ask(self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing) -> dict[str, Any]:
+    def ask(
+        self, message: dict[str, Any], meanwhile: Callable[[], None] = nothing, limit_s: float | None = None
+    ) -> dict[str, Any]:
         """Its answer to a question, once it may run; `meanwhile` is work to do until then."""
-        return self.cores.ask(self.process, message, self.match.call_limit_s, meanwhile)
+        return self.cores.ask(self.process, message, limit_s or self.match.call_limit_s, meanwhile)
 
-    def call(self, case: Case, question: dict[str, Any], meanwhile: Callable[[], None]) -> dict[str, Any]:
-        """One call of `forward` that is not timed."""
+    def call(
+        self, case: Case, question: dict[str, Any], meanwhile: Callable[[], None], limit_s: float | None = None
+    ) -> dict[str, Any]:
+        """One call of `forward` that is not timed.
+
+        Args:
+            case: its inputs.
+            question: put once these are in place.
+            meanwhile: work to do until it is answered.
+            limit_s: of the answer (in seconds); None: that of the settings.
+        """
         try:
             self.arena.arrange(case.shape.layout, self.ask)
             self.arena.put(case.image, case.outputs, self.ask)
-            return self.ask(question, meanwhile)
+            return self.ask(question, meanwhile, limit_s)
         except ProcessFailure as error:
-            raise self.broke_off(error, "while it ran") from None
+            raise self.broke_off(error, "while it ran", limit_s) from None
         except ValueError as error:
             raise self.violation("forged_message", str(error)) from None
 

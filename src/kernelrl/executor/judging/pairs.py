@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -23,6 +23,7 @@ from kernelrl.executor.judging.tally import NUM_COUNTED, Tally
 from kernelrl.executor.judging.timing import time_call
 from kernelrl.executor.judging.trials import Passed, judge_operators
 from kernelrl.executor.processes.failures import ProcessFailure
+from kernelrl.executor.processes.process import nothing
 from kernelrl.executor.processes.standing import computing
 
 RECORDED_ONE_IN = 4
@@ -81,10 +82,11 @@ class Pairs:
     def time(self) -> None:
         """Time reference and candidate in turn on unseen inputs until the interval is narrow or the budget is spent.
 
-        Inputs are drawn before the cores are stopped for this candidate, and outputs compared after that.
+        Inputs are drawn before the cores are stopped for this candidate, and outputs compared after that. Between two
+        turns others may have the cores.
         """
         settings, found, cores = self._settings, self._found, self._cores
-        deadline = time.monotonic() + settings.timing_budget_s
+        latest_s = cores.clock.timed + settings.timing_budget_s
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
         num_pairs = min(settings.min_pairs, MOST_PAIRS)
         while num_pairs:
@@ -93,29 +95,37 @@ class Pairs:
                 recorded = {secrets.randbelow(len(rows))} if not found.calls else set()
                 recorded |= {turn for turn in range(len(rows)) if secrets.randbelow(RECORDED_ONE_IN) == 0}
                 further = self._draw_rare()  # which are recorded as well as others
-                extra = defaultdict(
+                untimed = defaultdict(
                     list, {turn: [(further.pop() if further else self._draw(), True)] for turn in recorded}
                 )
-                for case in [*self._draw_hidden(), *further]:
-                    extra[secrets.randbelow(len(rows))].append((case, False))
+                for case in self._draw_hidden():
+                    untimed[secrets.randbelow(len(rows))].append((case, False))
+                alike = defaultdict[int, list[Case]](list)
+                for case in further:
+                    alike[secrets.randbelow(len(rows))].append(case)
             if not found.calls and repeat([case for row in rows for case in row]):
                 found.untimed = "the task's inputs repeat from call to call, so a kernel could keep its outputs"
                 return
             first = rows[0][0]
             with cores.preparing(), cores.on_device():
                 self._hidden.take(first.draw.parameters, first)
-            with cores.on_device(), cores.holding(self._reference.lock):
-                with cores.making_reference():
-                    process = self._reference.timed.prepare(first)
-                with cores.measuring(process, self._own.process):
-                    checks = self._time_rows(rows, extra)
-            self._compare(checks)
+            num_nulls = NUM_NULLS_AGAIN if found.calls else NUM_NULLS
+            for turn, row in enumerate(rows):
+                with cores.on_device(), cores.holding(self._reference.lock):
+                    with cores.making_reference():
+                        process = self._reference.timed.prepare(first)
+                    with cores.measuring(process, self._own.process):
+                        if turn == 0:
+                            self._time_nothing(num_nulls)
+                        checks = self._time_turn(row, alike[turn])
+                self._compare(checks)
+                self._call_untimed(untimed[turn])
             if (missing := settings.min_pairs - len(found.calls)) > 0:
                 num_pairs = min(missing, MOST_PAIRS)
                 continue
             scatter, common = found.widths()
             is_open = scatter >= max(settings.target_width, common) or found.has_a_long_call
-            goes_on = is_open and time.monotonic() < deadline
+            goes_on = is_open and cores.clock.timed < latest_s
             num_pairs = min(MORE_PAIRS, settings.max_pairs - len(found.calls)) if goes_on else 0
 
     def count(self) -> None:
@@ -194,55 +204,70 @@ class Pairs:
         self._drawn += 1
         return self._reference.timed_case(self._drawn - 1, self._hidden.packed)
 
-    def _time_rows(
-        self, rows: list[list[Case]], extra: Mapping[int, list[tuple[Case, bool]]]
-    ) -> list[Callable[[], None]]:
-        """Time the calls of some turns: the reference's of one turn, and then the candidate's.
+    def _time_nothing(self, num_nulls: int) -> None:
+        """Time questions that ask nothing."""
+        reference = self._reference.timed
+        for _ in range(num_nulls):
+            self._ask_nothing()
+        reference.time_nothing()  # which takes longer by whatever the candidate has left of the caches
+        self._found.overheads += [reference.time_nothing() for _ in range(num_nulls)]
+
+    def _time_turn(self, row: list[Case], alike: list[Case]) -> list[Callable[[], None]]:
+        """Time the calls of one turn: the reference's, and then the candidate's.
 
         Args:
-            rows: inputs of each turn; its first call brings a program to the state of the others, which count.
-            extra: by turn, further calls of the candidate that do not count: inputs, and whether its operators are
-                recorded. One that leaves its work to the library when nobody looks must guess when.
+            row: inputs; the first call brings a program to the state of the others, which count.
+            alike: of further calls of the candidate, on inputs of the same kind, of which only what they compute
+                counts.
 
         Returns:
             What is left to do: the comparisons of all outputs.
         """
         found, reference, checks = self._found, self._reference.timed, list[Callable[[], None]]()
         compiled = self._reference.compiled() if self._settings.compile_baseline else ""
-        num_nulls = NUM_NULLS_AGAIN if found.calls else NUM_NULLS
-        for _ in range(num_nulls):
-            self._ask_nothing()
-        reference.time_nothing()  # which takes longer by whatever the candidate has left of the caches
-        found.overheads += [reference.time_nothing() for _ in range(num_nulls)]
-        for turn, row in enumerate(rows):
-            candidate_s, reference_s = [], []
-            begins = len(row) == 1  # what it does once in its life is done then
-            for case in row:
-                around = self._computing(reference.pid, found.computed_reference, not begins)
-                reference_s.append(reference.time(case, around))
-            self._reference_s += sum(reference_s)
-            compiled_s: list[float | None] = [None] * len(row)
-            if not isinstance(compiled, str) and len(row) > 1:  # it has clocks, without which nothing compiles
-                confined = reference.cost_of_confinement(row, reference_s)
-                compiled_s = [compiled.time(case) * confined for case in row]
-            for case in row:
-                around = self._computing(self._own.process.pid, found.computed, not begins)
-                reply, seconds = self._time_call(case, around=around)
-                candidate_s.append(seconds)
-                checks.append(self._examine_timed(reply, case))
-            for case, recorded in extra.get(turn, []):  # behind: what pauses before a turn shows in its first call
-                is_alike = not recorded and case.draw.distribution not in self._passed.distributions
-                around = self._computing(self._own.process.pid, found.computed, is_alike)
-                reply, _ = self._time_call(case, recorded, around)
-                checks.append(self._examine_timed(reply, case))
-                if recorded:
-                    judge_operators(self._own, reply)
-            self._cores.clock.calls += sum(reference_s) + sum(candidate_s)
-            first = reference_s[0], candidate_s[0]
-            counted = zip(reference_s[1:], candidate_s[1:], compiled_s[1:], strict=True)
-            number = found.calls[-1].turn + 1 if found.calls else 0
-            found.calls += [Call(*seconds, *first, number) for seconds in counted]
+        candidate_s, reference_s = [], []
+        begins = len(row) == 1  # what it does once in its life is done then
+        for case in row:
+            around = self._computing(reference.pid, found.computed_reference, not begins)
+            reference_s.append(reference.time(case, around))
+        self._reference_s += sum(reference_s)
+        compiled_s: list[float | None] = [None] * len(row)
+        if not isinstance(compiled, str) and len(row) > 1:  # it has clocks, without which nothing compiles
+            confined = reference.cost_of_confinement(row, reference_s)
+            compiled_s = [compiled.time(case) * confined for case in row]
+        for case in row:
+            around = self._computing(self._own.process.pid, found.computed, not begins)
+            reply, seconds = self._time_call(case, around)
+            candidate_s.append(seconds)
+            checks.append(self._examine_timed(reply, case))
+        for case in alike:
+            reply, _ = self._time_call(case, self._computing(self._own.process.pid, found.computed, counts=True))
+            checks.append(self._examine_timed(reply, case))
+        self._cores.clock.calls += sum(reference_s) + sum(candidate_s)
+        first = reference_s[0], candidate_s[0]
+        counted = zip(reference_s[1:], candidate_s[1:], compiled_s[1:], strict=True)
+        number = found.calls[-1].turn + 1 if found.calls else 0
+        found.calls += [Call(*seconds, *first, number) for seconds in counted]
         return checks
+
+    def _call_untimed(self, untimed: list[tuple[Case, bool]]) -> None:
+        """Make further calls of the candidate behind those of a turn: what pauses before one shows in its first call.
+
+        One that leaves its work to the library, or what is rare undone, when nobody looks must guess when.
+
+        Args:
+            untimed: inputs, and whether the operators of their calls are recorded.
+        """
+        own, compare_values = self._own, nothing
+        with self._cores.preparing(), self._cores.on_device():
+            for case, recorded in untimed:
+                question = {"do": "run", "recorded": recorded}
+                reply = own.call(case, question, compare_values, self._timed_limit_s)
+                compare_values = self._examine_timed(reply, case)
+                if recorded:
+                    judge_operators(own, reply)
+            compare_values()
+        self._raise_errors()
 
     @property
     def _timed_limit_s(self) -> float:
@@ -268,7 +293,6 @@ class Pairs:
     def _time_call(
         self,
         case: Case,
-        recorded: bool = False,
         around: AbstractContextManager[object] = nullcontext(),  # noqa: B008
     ) -> tuple[dict[str, Any], float]:
         own = self._own
@@ -278,7 +302,7 @@ class Pairs:
             )
         started = time.monotonic()
         try:
-            answered = time_call(own.process, own.arena, case, self._settings, recorded, self._timed_limit_s, around)
+            answered = time_call(own.process, own.arena, case, self._settings, self._timed_limit_s, around)
         except ProcessFailure as error:
             raise self._broke_off_when_timed(error) from None
         except ValueError as error:

@@ -111,6 +111,10 @@ class ReferenceProcess:
         self.arena.changed(case.image, case.shape.layout)
         return seconds
 
+    def pinned(self) -> AbstractContextManager[None]:
+        """Pin it as the process that is measured, see `Cores.pinned`."""
+        return self._cores.pinned(self.process)
+
     def time_nothing(self) -> float:
         """Time of a question that asks nothing (in seconds)."""
         try:

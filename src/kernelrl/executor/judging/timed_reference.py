@@ -103,7 +103,7 @@ class TimedReference:
         """
         if self._confined is None:
             return 1.0
-        with self._own.process.pinned():
+        with self._own.pinned():
             return sum(seconds[1:]) / sum([self._own.time(case) for case in row][1:])
 
     def time_nothing(self) -> float:

@@ -16,7 +16,6 @@ def time_call(
     arena: Arena,
     case: Case,
     settings: ExecutorSettings,
-    recorded: bool = False,
     limit_s: float | None = None,
     around: AbstractContextManager[object] = nullcontext(),  # noqa: B008
 ) -> tuple[dict[str, Any], float]:
@@ -27,7 +26,6 @@ def time_call(
         arena: its memory.
         case: the inputs.
         settings: limit of time, state of the processor's caches.
-        recorded: with a record of operators, which makes the time useless.
         limit_s: of each question (in seconds); None: that of the settings.
         around: is entered before the call, with the inputs in place, and left after it.
 
@@ -45,4 +43,4 @@ def time_call(
     arena.put(case.image, case.outputs, ask)
     machine.settle_caches(settings.cpu_cache)
     with around:
-        return process.ask({"do": "run", "recorded": recorded}, limit_s, alone=True)
+        return process.ask({"do": "run", "recorded": False}, limit_s, alone=True)

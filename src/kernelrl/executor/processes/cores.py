@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import threading
 import time
@@ -64,6 +65,7 @@ class Cores:
         self._working = 0
         self._groups: set[int] = set()
         self._measured: set[int] = set()
+        self._first_core = 0
         self._paused_s = 0.0
         self.clock = Clock()
 
@@ -239,9 +241,13 @@ class Cores:
 
     @contextmanager
     def measuring(self, *processes: Process) -> Iterator[None]:
-        """Have the cores alone, with these processes pinned to them."""
+        """Have the cores alone, with these processes pinned to them: on which one it runs tells a thread nothing."""
         with self.holding(self._host.held()), self._alone(*processes):
             yield
+
+    def pinned(self, process: Process) -> contextlib.AbstractContextManager[None]:
+        """Pin another process as those that are measured, while nothing else runs."""
+        return process.pinned(self._first_core)
 
     @contextmanager
     def _alone(self, *processes: Process) -> Iterator[None]:
@@ -255,9 +261,10 @@ class Cores:
         self._measured = {process.pid for process in processes}
         try:
             _stop(stopped)
+            self._first_core = secrets.choice(sorted(os.sched_getaffinity(0)))
             with contextlib.ExitStack() as stack:
                 for process in processes:
-                    stack.enter_context(process.pinned())
+                    stack.enter_context(self.pinned(process))
                 yield
         finally:
             self._measured = set()

@@ -357,22 +357,29 @@ class Process:
         return False
 
     @contextmanager
-    def pinned(self) -> Iterator[None]:
-        """Keep its first thread on the first core and the others on the other ones.
+    def pinned(self, first: int) -> Iterator[None]:
+        """Keep its first thread on one core and the others on the other ones.
 
         Left alone, the scheduler now and then runs two that work together on one core, for as long as a judgement
-        takes: the same program is then several times slower, or faster, than itself.
+        takes: the same program is then several times slower, or faster, than itself. Cores that are left over are the
+        first thread's as well, if it has helpers, and so are there for further ones that it starts.
+
+        Args:
+            first: the first thread's core.
         """
         cores = sorted(os.sched_getaffinity(0))
-        threads = sorted(int(name) for name in os.listdir(f"/proc/{self.pid}/task"))
-        places = itertools.chain(cores[:1], itertools.cycle(cores[1:] or cores))
+        others = [core for core in cores if core != first] or cores
+        leader, *helpers = sorted(int(name) for name in os.listdir(f"/proc/{self.pid}/task"))
+        places = dict(zip(helpers, itertools.cycle(others), strict=False))
+        kept = {leader: {first} | (set(others) - {*places.values()} if helpers else set())}
+        kept |= {helper: {core} for helper, core in places.items()}
         try:
-            for thread, core in zip(threads, places, strict=False):
+            for thread, its_cores in kept.items():
                 with contextlib.suppress(OSError):
-                    os.sched_setaffinity(thread, {core})
+                    os.sched_setaffinity(thread, its_cores)
             yield
         finally:
-            for thread in threads:
+            for thread in kept:
                 with contextlib.suppress(OSError):
                     os.sched_setaffinity(thread, cores)
 

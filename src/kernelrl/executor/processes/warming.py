@@ -22,7 +22,7 @@ ASAN_OPTIONS = (
 )
 """Leaks and what the libraries do are not looked for; no handler of theirs replaces the sanitizer's; short reports."""
 
-PRELOADED = ("call_memory", "still_clock", "static_guard", "quick_exit")
+PRELOADED = ("call_memory", "still_clock", "static_guard", "core_count", "quick_exit")
 """Helpers whose functions take the place of the C library's in the processes of candidates and references."""
 
 OF_CUDA = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "TRITON_LIBCUDA_PATH", "TRITON_PTXAS_PATH")
