@@ -304,6 +304,84 @@ def test_what_has_no_effect_is_not_read():
         assert found(before=other), other
 
 
+FUNCTION = """\
+from torch.autograd import Function
+
+class Twice(Function):
+    @staticmethod
+    def forward(ctx, x, scale=2.0):
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        out = torch.empty_like(x)
+        mod.k(x, out, ctx.scale)
+        {body}
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.scale, None
+
+twice = Twice.apply
+"""
+
+
+def test_a_function_with_a_backward_is_a_function():
+    assert found("y = twice(x); y = Twice.apply(x, 3.0)", before=FUNCTION.format(body="")) == []
+    assert found("y = twice(x)", before=FUNCTION.format(body="x = torch.relu(x)")) != []
+    assert found("y = twice(x)", before=FUNCTION.format(body="helper(ctx)")) != []
+    assert found("y = twice(x)", before=FUNCTION.format(body="y = ctx.needs_input_grad[0]")) != []
+    assert found("y = twice.__globals__", before=FUNCTION.format(body="")) != []
+    more = (
+        FUNCTION.format(body="")
+        + "\nclass More(Function):\n    scale = 2.0\n    def forward(self, x):\n        return x"
+    )
+    assert found("y = twice(x)", before=more) != []
+
+
+def test_an_import_that_is_tried_is_made():
+    assert (
+        found(before="try:\n    import scipy\n    HAS = True\nexcept ImportError:\n    scipy = None\n    HAS = False")
+        == []
+    )
+    assert found("scipy.special.erf(3)", before="try:\n    import scipy\nexcept ImportError:\n    pass") != []
+    assert found(before="try:\n    import os\n    os.system('x')\nexcept ImportError:\n    pass") != []
+
+
+def test_what_tells_people_something_is_left_out():
+    for told in (
+        "import warnings\nwarnings.filterwarnings('ignore')",
+        "import logging\nlog = logging.getLogger('x')\nlog.setLevel(3)",
+        "import os\nos.environ.setdefault('MAX_JOBS', '4')",
+    ):
+        assert found(before=told) == [], told
+    assert found("log.info('x %s', x)", before="import logging\nlog = logging.getLogger('x')") == []
+    assert found("y = log.info('x')", before="import logging\nlog = logging.getLogger('x')") != []
+    assert found("warnings.catch_warnings()", before="import warnings") != []
+
+
+def test_names_of_numpy_that_math_has_for_numbers_are_those():
+    assert found("n = int(np.prod(x.shape)) + np.ceil(2.5) + np.pi", before="import numpy as np") == []
+    assert found("n = np.sum(x.shape)", before="import numpy as np") != []
+
+
+def test_a_static_method_may_be_called_of_its_class_and_makes_no_object():
+    static = "class Sizes:\n    @staticmethod\n    def up(n):\n        return n + 1\n"
+    makes = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(3, 3)\n"
+    )
+    helper = "    @staticmethod\n    def up(n):\n        return n + 1\n"
+    assert found("n = Sizes.up(3)", before=static) == []
+    assert found("n = Net.up(3)", before=makes + helper) == []
+    assert found("n = Net()", before=makes + helper) != []
+    assert found("n = [Net][0]()", before=makes + helper) != []
+
+
+def test_what_apply_is_given_runs_where_apply_does():
+    own = "def init(m):\n    nn.init.zeros_(m.bias)\n"
+    assert found(init="self.apply(init)", before=own) == []
+    assert found("self.apply(init)", before=own) != []
+
+
 def test_a_hint_may_be_any_plain_type_and_is_no_value():
     assert (
         found(before="def own(x: object, kind: type = int) -> dict[str, object]:\n    y: bytes = x\n    return y") == []

@@ -3,6 +3,7 @@
 An allow-list: what it does not name is refused, with the line and what to write instead.
 
 - `vocabulary.py`: its words;
+- `plain.py`: the plain form of a file, which is what is read and what runs;
 - `syntax.py`: its forms, and limits of size;
 - `names.py`: what a name stands for;
 - `flow.py`, `meaning.py`: what an expression may be, and what it uses;
@@ -24,6 +25,7 @@ from kernelrl.dialects.language import syntax
 from kernelrl.dialects.language.kernels import find_in_kernels
 from kernelrl.dialects.language.meaning import Meaning
 from kernelrl.dialects.language.names import resolve
+from kernelrl.dialects.language.plain import plain
 from kernelrl.dialects.language.rules import calls_kernel, compiles, find_uses
 from kernelrl.syntax import parse
 from kernelrl.verdict import Violation
@@ -73,7 +75,7 @@ def read(source: str, *, may_compute: bool) -> Reading:
         return Reading([Violation(rule="outside_language", evidence="nested too deeply to be read")])
     if too_deep := syntax.find_depth(whole):
         return Reading(too_deep)
-    tree = syntax.without_idle(whole)
+    tree = plain(whole)
     names = resolve(tree)
     found = [*syntax.find_forms(tree), *names.violations]
     meaning = Meaning(tree, names)

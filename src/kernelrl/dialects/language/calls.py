@@ -217,7 +217,7 @@ class Calls(Expressions):
         arguments = self._arguments(node)
         given, self._unit.mentions = self._unit.mentions, mentions
         if name == "apply":  # calls what it is given here and now
-            named = {each.id for each in node.args if isinstance(each, ast.Name)}
+            named = {getattr(each, "attr", getattr(each, "id", None)) for each in node.args}
             given = {(mention, called or mention in named) for mention, called in given}
             self._use_function(node, name, [value for _, value in arguments])
         mentions |= given

@@ -141,7 +141,15 @@ class Expressions(Definitions, ABC):
             if default is not None:
                 self.flow.assign(self._value(default), routine.arguments[argument.arg])
 
-    def _read_name(self, node: ast.Name, called: bool = False, as_type: bool = False) -> Value:
+    def _read_name(self, node: ast.Name, called: bool = False, as_type: bool = False, as_owner: bool = False) -> Value:
+        """What a name may be.
+
+        Args:
+            node: the name.
+            called: it is called.
+            as_type: it says of what type something is.
+            as_owner: of a class, what its attribute is taken from: that makes no object.
+        """
         name = node.id
         scopes = self._scope.find(name)
         if not scopes:
@@ -149,7 +157,8 @@ class Expressions(Definitions, ABC):
             return self.flow.value(Kind.FUNCTION)
         if self._scope.may_be_builtin(name):
             self._refuse("forbidden_name", node, f"{name} is a built-in function of Python; give yours another name")
-        self._unit.mentions.add((name, called or as_type))
+        if not as_owner:
+            self._unit.mentions.add((name, called or as_type))
         value = self.flow.value()
         for scope in scopes:
             if (scope, name) in self._functions and not called:
@@ -159,7 +168,7 @@ class Expressions(Definitions, ABC):
                 self._escape(self._methods[name])
             if name in self.classes and scope.parent is None:
                 self.flow.assign(self.flow.value(Kind.CLASS), value)
-                if not called and not as_type:
+                if not called and not as_type and not as_owner:
                     self._escape(self._methods["__init__"])
         return value
 
@@ -177,7 +186,11 @@ class Expressions(Definitions, ABC):
 
     def _read_attribute(self, node: ast.Attribute, called: bool = False) -> tuple[Value, Value]:
         """What an attribute is taken from, and what it may be."""
-        base = self._value(node.value)
+        of = node.value
+        if isinstance(of, ast.Name) and of.id in self.classes and self._scope.find(of.id) == [self._scope.file()]:
+            base = self._read_name(of, as_owner=True)
+        else:
+            base = self._value(of)
         return base, self._attribute_of(base, node, node.attr, called)
 
     def _attribute_of(self, base: Value, node: ast.expr, name: str, called: bool = False) -> Value:

@@ -51,33 +51,6 @@ def find_depth(tree: ast.AST) -> list[Violation]:
     return []
 
 
-def without_idle(tree: ast.Module) -> ast.Module:
-    """The file without statements that have no effect where a candidate is judged: these are not looked at.
-
-    They are `if __name__ == "__main__":`, texts such as `__all__`, and settings of PyTorch's operators.
-    """
-    return ast.Module([node for node in tree.body if not _is_idle(node)], tree.type_ignores)
-
-
-def _is_idle(node: ast.stmt) -> bool:
-    match node:
-        case ast.If(test=test, orelse=[]):
-            return ast.unparse(test) == "__name__ == '__main__'"
-        case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=texts) | ast.Tuple(elts=texts)):
-            return all(isinstance(text, ast.Constant) for text in texts)
-        case ast.Assign(targets=[ast.Name(id="__version__" | "__author__")], value=ast.Constant()):
-            return True
-        case ast.Assign(targets=[ast.Attribute() as setting], value=ast.Constant()):
-            return ast.unparse(setting).startswith("torch.backends.")
-        case ast.Expr(value=ast.Call(func=ast.Attribute() as function, args=[ast.Constant()], keywords=[])):
-            return ast.unparse(function) in _SETTINGS
-    return False
-
-
-_SETTINGS = ("torch.set_float32_matmul_precision", "torch.set_num_threads", "torch.set_grad_enabled")
-"""Functions that steer operators which a candidate does not have, or what the executor decides."""
-
-
 def find_forms(tree: ast.Module) -> Iterator[Violation]:
     """Statements and expressions that the language does not have, and odd uses of those that it has."""
     waiting: list[tuple[ast.AST, ast.AST]] = [(node, tree) for node in tree.body]

@@ -31,7 +31,7 @@ from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import bound_in_class, registered_name
 from kernelrl.dialects.language.names import Names, all_arguments, bound_in, imports_of, may_import
 from kernelrl.dialects.language.rules import may_be_named
-from kernelrl.dialects.language.syntax import is_type_of, may_hold_type, without_idle
+from kernelrl.dialects.language.syntax import is_type_of, may_hold_type
 
 _CHECK_SELF, _ATTRIBUTE, _CALLABLE = "__check_self__", "__attribute__", "__callable__"
 _UNKNOWN, _TYPE = "__unknown__", "__type__"
@@ -57,8 +57,8 @@ class Native:
 
 
 def guard(tree: ast.Module) -> tuple[ast.Module, dict[str, Any]]:
-    """A candidate's syntax, which is changed, with what looks at run time; and the names that it must find there."""
-    tree = without_idle(tree)
+    """A candidate's syntax in its plain form, which is changed, with what looks at run time; and the names that it must
+    find there."""
     _library()  # here, where libraries may still compute
     own = frozenset(_own_attributes(tree))
     for node in ast.walk(tree):

@@ -18,6 +18,7 @@ from typing import Any
 
 import triton
 
+from kernelrl.dialects.language.plain import plain
 from kernelrl.executor.contest.guards import MODULE_NAME, guard, statements_at
 from kernelrl.syntax import parse
 
@@ -121,6 +122,7 @@ class _Text(importlib.abc.ExecutionLoader):
         """What runs of the text."""
         tree = parse(self._source)
         if self._unreached is not None:
+            tree = plain(tree)
             _leave_out(tree, self._unreached)
             tree, self._names = guard(tree)
         code: CodeType = compile(tree, self._path, "exec", dont_inherit=True)

@@ -1,0 +1,199 @@
+"""The plain form of a candidate's file. It is what the rules read, and what runs.
+
+What has no effect where a candidate is judged is left out, and forms that people use for the sake of training, or of
+other machines, stand for what they do here: an `autograd.Function` is a function, an import that is tried is made.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Set
+
+from kernelrl.dialects.language.names import Names, imports_of
+
+_FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
+_OF_TRAINING = frozenset({"backward", "setup_context", "jvp", "vmap"})
+_KEPT_FOR_BACKWARD = frozenset(
+    {"save_for_backward", "save_for_forward", "mark_dirty", "mark_non_differentiable", "set_materialize_grads"}
+)
+_SETTINGS = frozenset({"torch.set_float32_matmul_precision", "torch.set_num_threads", "torch.set_grad_enabled"})
+"""Functions that steer operators which a candidate does not have, or what the executor decides."""
+_WORDS = frozenset(
+    "warnings.warn warnings.filterwarnings warnings.simplefilter logging.basicConfig logging.debug logging.info "
+    "logging.warning logging.error logging.exception os.environ.setdefault".split()
+)
+"""Functions that tell people something, or other programs."""
+_OF_LOGGERS = frozenset("debug info warning error exception setLevel addHandler".split())
+_DECORATORS = frozenset(
+    "torch.compiler.disable torch._dynamo.disable torch.jit.ignore torch.jit.unused torch.amp.custom_fwd "
+    "torch.cuda.amp.custom_fwd typing.override typing.final".split()
+)
+"""What these do is done by compilers, or where types are cast automatically."""
+_MISSING = frozenset({"ImportError", "ModuleNotFoundError", "Exception"})
+_OF_NUMBERS = frozenset("prod ceil floor sqrt exp log log2 log10 pi e inf".split())
+"""Names of NumPy's that `math` has for numbers."""
+
+
+def plain(tree: ast.Module) -> ast.Module:
+    """The plain form of a file, whose syntax is changed for it."""
+    names = imports_of(tree)
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        body += _imports_of_attempt(node) or [node]
+    functions = {each.name: each for node in body if (each := _function_of(node, names)) is not None}
+    tree.body = [functions.get(node.name, node) if isinstance(node, ast.ClassDef) else node for node in body]
+    loggers = {name for node in tree.body if (name := _logger_in(node, names)) is not None}
+    tree.body = [node for node in tree.body if not _is_idle(node) and _logger_in(node, names) is None]
+    plainer = _Plainer(names, frozenset(functions), loggers)
+    plainer.visit(tree)
+    if plainer.needs_math and "math" not in names.imports:
+        tree.body.insert(0, ast.copy_location(ast.Import([ast.alias("math")]), tree.body[0]))
+    return ast.fix_missing_locations(tree)
+
+
+def _is_idle(node: ast.stmt) -> bool:
+    """Whether it is `if __name__ == "__main__":`, a text such as `__all__`, or a setting of PyTorch's operators."""
+    match node:
+        case ast.If(test=test, orelse=[]):
+            return ast.unparse(test) == "__name__ == '__main__'"
+        case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=texts) | ast.Tuple(elts=texts)):
+            return all(isinstance(text, ast.Constant) for text in texts)
+        case ast.Assign(targets=[ast.Name(id="__version__" | "__author__")], value=ast.Constant()):
+            return True
+        case ast.Assign(targets=[ast.Attribute() as setting], value=ast.Constant()):
+            return ast.unparse(setting).startswith("torch.backends.")
+        case ast.Expr(value=ast.Call(func=ast.Attribute() as function, args=[ast.Constant()], keywords=[])):
+            return ast.unparse(function) in _SETTINGS
+    return False
+
+
+def _logger_in(node: ast.stmt, names: Names) -> str | None:
+    """The name of a logger that a statement makes."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function)):
+            return name if names.library(function) == "logging.getLogger" else None
+    return None
+
+
+def _imports_of_attempt(node: ast.stmt) -> list[ast.stmt]:
+    """What a `try` does that has imports, and constants that say whether they were made; empty: it is none.
+
+    An import of what the language lacks does not fail: nothing may use what it gives.
+    """
+    if not isinstance(node, ast.Try) or node.finalbody:
+        return []
+    types = [each for handler in node.handlers for each in _types_of(handler)]
+    if not all(isinstance(each, ast.Name) and each.id in _MISSING for each in types):
+        return []
+    made = [*node.body, *node.orelse]
+    return made if all(_is_import_or_flag(each) for each in made) else []
+
+
+def _types_of(handler: ast.ExceptHandler) -> list[ast.expr]:
+    if handler.type is None:
+        return []
+    return handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+
+
+def _is_import_or_flag(node: ast.stmt) -> bool:
+    match node:
+        case ast.Import() | ast.ImportFrom() | ast.Assign(targets=[ast.Name()], value=ast.Constant()):
+            return True
+    return False
+
+
+def _function_of(node: ast.stmt, names: Names) -> ast.FunctionDef | None:
+    """What the `apply` of an `autograd.Function` does where nothing is trained; None: it is none, or has more in it."""
+    if not isinstance(node, ast.ClassDef) or node.keywords or node.decorator_list:
+        return None
+    if [names.library(base) in _FUNCTION for base in node.bases] != [True]:
+        return None
+    methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+    others = [each for each in node.body if not isinstance(each, ast.FunctionDef | ast.Pass) and not _is_text(each)]
+    forward = methods.pop("forward", None)
+    if others or forward is None or methods.keys() - _OF_TRAINING or not _is_static(forward, names):
+        return None
+    forward.name, forward.decorator_list = node.name, []
+    if "setup_context" not in methods:
+        arguments = forward.args.posonlyargs or forward.args.args
+        if not arguments:
+            return None
+        _Context(arguments.pop(0).arg).visit(forward)
+    return forward
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_static(node: ast.FunctionDef, names: Names) -> bool:
+    return [ast.unparse(each) for each in node.decorator_list if not _is_idle_decorator(each, names)] == [
+        "staticmethod"
+    ]
+
+
+def _is_idle_decorator(node: ast.expr, names: Names) -> bool:
+    return names.library(node.func if isinstance(node, ast.Call) else node) in _DECORATORS
+
+
+class _Context(ast.NodeTransformer):
+    """Leaves out what a function keeps for its `backward`; what it keeps as an attribute is a variable.
+
+    Args:
+        name: of the argument in which it keeps that.
+    """
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)):
+                if name == self._name and method in _KEPT_FOR_BACKWARD:
+                    return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.value.id == self._name:
+            return ast.copy_location(ast.Name(f"{self._name}_{node.attr}", node.ctx), node)
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+
+class _Plainer(ast.NodeTransformer):
+    """Makes expressions and statements plain, wherever they stand.
+
+    Args:
+        names: what the file imports.
+        functions: names of what was an `autograd.Function`, whose `apply` is the function itself.
+        loggers: names of what tells people something.
+    """
+
+    def __init__(self, names: Names, functions: Set[str], loggers: Set[str]):
+        self._names = names
+        self._functions = functions
+        self._loggers = loggers
+        self.needs_math = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        node.decorator_list = [each for each in node.decorator_list if not _is_idle_decorator(each, self._names)]
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        if isinstance(node.value, ast.Call) and self._tells(node.value.func):
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def _tells(self, function: ast.expr) -> bool:
+        match function:
+            case ast.Attribute(value=ast.Name(id=name), attr=word) if name in self._loggers:
+                return word in _OF_LOGGERS
+        return self._names.library(function) in _WORDS
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if node.attr == "apply" and isinstance(node.value, ast.Name) and node.value.id in self._functions:
+            return node.value
+        package, _, name = (self._names.library(node) or "").rpartition(".")
+        if package == "numpy" and name in _OF_NUMBERS and self._names.imports.get("math", "math") == "math":
+            self.needs_math = True
+            return ast.copy_location(ast.Attribute(ast.Name("math", ast.Load()), name, node.ctx), node)
+        return self.generic_visit(node)  # type: ignore[return-value]
