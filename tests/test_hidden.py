@@ -29,9 +29,10 @@ from kernelrl.executor.contest import constants, distributions
 from kernelrl.executor.contest.any_order import in_order
 from kernelrl.executor.contest.constants import OF_ALL, VARIATIONS, Variation, count_on, variations
 from kernelrl.executor.contest.construction import Construction
+from kernelrl.executor.contest.distances import typical_at_least
 from kernelrl.executor.contest.distributions import NOT_FINITE
 from kernelrl.executor.contest.drawing import Drawing, Further
-from kernelrl.executor.contest.exact import compute, typical_at_least
+from kernelrl.executor.contest.exact import compute
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding

@@ -5,33 +5,34 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from kernelrl.executor import trees
-from kernelrl.executor.contest.any_order import in_order
+from kernelrl.executor.contest.choices import (
+    Choice,
+    Choices,
+    OfEquals,
+    find_chosen,
+    is_of_equals,
+    is_undecided,
+    put_in_order,
+    vanishes,
+)
+from kernelrl.executor.contest.distances import TIMES, distance, find_jumps, typical_at_least, with_jumps
 from kernelrl.executor.contest.masks import WRITES, Masks
-from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
+from kernelrl.executor.contest.narrowing import Narrowing, consists_of_rounding
+from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.own_precision import OwnPrecision, noted_limits
-from kernelrl.executor.contest.rounding import NARROW, Precisions, Rounding, kept_in_float64, stay_in_float64
+from kernelrl.executor.contest.rounding import Precisions, Rounding, kept_in_float64, stay_in_float64
 from kernelrl.executor.contest.values import tensors_in
-
-_FIRST = frozenset("max min argmax argmin".split())
-"""Operators that choose by the order of values, and of equal values the first (as PyTorch documents)."""
-_ANY = frozenset("sort argsort topk kthvalue median nanmedian mode".split())
-"""Those that may choose any of equal values."""
-_RUNNING = frozenset("cummax cummin".split())
-"""Those that choose for each value among those up to it."""
 
 _HOOKS = [name for name in vars(torch.nn.Module()) if "hooks" in name]
 """Attributes of a module that are tables of hooks."""
 
-TIMES = 4.0
-"""Jumps are looked for as far as so many times what rounding moves."""
 SAME = 1e-9
 """Outputs that differ by less are equal (relative and absolute)."""
 OVER_JUMPS = 3
@@ -50,127 +51,8 @@ COARSE = 0.01
 """Error of a product beyond which one run may not show how far exponentials are moved."""
 OF_COARSE = [(-1.0, 0, False), (2.0, 1, False), (-2.0, 2, False), (2.0, 3, False)]
 """Further runs where they do: who errs by twice as much has more than twice the distance."""
-OF_ELEMENTS, OF_SIZE = 0.1, 0.3
-"""An output is another one where so large a share of its elements differ, or it does by that share of its size."""
 WRITTEN = 1.2345e300
 """What is written instead of infinity and NaN, to see what becomes of them."""
-MEDIAN_OF = 20_000
-"""Elements of a large output, evenly spread, that stand for all in a median."""
-
-
-@dataclass
-class Choice:
-    """Indices that one operator chose, and the values that it chose them from."""
-
-    values: torch.Tensor
-    """In float64 (…, number of values): the dimension along which was chosen is the last."""
-    indices: torch.Tensor
-    """Likewise (…, number of chosen ones)."""
-    dim: int
-    """That dimension, in the form of `indices` that the operator gives."""
-    first: bool
-    """Whether the first of equal values must be chosen; of a stable sort, whether they stay in their order."""
-    running: bool
-    """Whether each index is chosen among the values up to its own place."""
-    unordered: bool
-    """Whether the chosen ones may come in any order."""
-    floating: bool
-    """Whether they were floating-point numbers before."""
-    move: torch.Tensor
-    """How far rounding moves each of the values. Below the smallest normal number it may be zero."""
-
-
-class Choices(OperatorMode):  # type: ignore[no-untyped-call]
-    """While it is active, notes what operators choose by the order of values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._noted: list[tuple[torch.Tensor, torch.Tensor, int | None, bool, bool, bool]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        name = func._schema.name.removeprefix("aten::")
-        chosen = result[-1] if isinstance(result, tuple) else result
-        if name in _FIRST | _ANY | _RUNNING and isinstance(chosen, torch.Tensor) and chosen.dtype == torch.int64:
-            given = arguments_of(func, args, kwargs)
-            if "dim" in given:
-                first = name in _FIRST or bool(given.get("stable"))
-                unordered = given.get("sorted") is False
-                noted = args[0].clone(), chosen.clone(), given["dim"], first, name in _RUNNING, unordered
-                self._noted.append(noted)
-        return result
-
-    def found(self, tiny: float) -> list[Choice]:
-        """The choices so far. Call it when the mode is no longer active.
-
-        Args:
-            tiny: smallest normal number.
-        """
-        return [_choice(*each, tiny) for each in self._noted]
-
-
-def _choice(
-    values: torch.Tensor,
-    chosen: torch.Tensor,
-    dim: int | None,
-    first: bool,
-    running: bool,
-    unordered: bool,
-    tiny: float,
-) -> Choice:
-    if dim is None or values.dim() == 0:
-        values, chosen, dim = values.reshape(-1), chosen.reshape(-1), 0
-    elif chosen.dim() < values.dim():
-        chosen = chosen.unsqueeze(dim)
-    floating = values.is_floating_point()
-    values = values.double().movedim(dim, -1).contiguous()
-    move = tiny * ((values != 0) & (values.abs() < tiny)).double()
-    return Choice(values, chosen.movedim(dim, -1), dim % chosen.dim(), first, running, unordered, floating, move)
-
-
-class OfEquals(OperatorMode):  # type: ignore[no-untyped-call]
-    """While it is active, operators that sort choose the first of equal values, or all that may choose any the last.
-
-    Args:
-        last: the last.
-    """
-
-    def __init__(self, last: bool):
-        super().__init__()
-        self._last = last
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        given = arguments_of(func, args, kwargs)
-        name = func._schema.name.removeprefix("aten::")
-        if name in _RUNNING and not self._last and args[0].dim():
-            values, _ = func(*args, **kwargs)
-            return values, _first_running(values, given["dim"])
-        if name not in _ANY or "dim" not in given or given.get("stable") or not args[0].dim():
-            return func(*args, **kwargs)
-        dim = given["dim"]
-        values = args[0].flip(dim) if self._last else args[0]
-        if name in ("sort", "topk"):
-            falling = given["largest"] if name == "topk" else given["descending"]
-            result: Any = tuple(torch.sort(values, stable=True, dim=dim, descending=falling))
-            if name == "topk":
-                result = tuple(each.narrow(dim, 0, given["k"]) for each in result)
-        else:
-            result = func(values, *args[1:], **kwargs)
-        if not self._last:
-            return result
-        if not isinstance(result, tuple):
-            return values.shape[dim] - 1 - result
-        return *result[:-1], values.shape[dim] - 1 - result[-1]
-
-
-def _first_running(extremes: torch.Tensor, dim: int) -> torch.Tensor:
-    """The first index at which each running extreme was met, where `cummax` gives the last."""
-    along = extremes.movedim(dim, -1)
-    is_new = torch.ones_like(along, dtype=torch.bool)
-    is_new[..., 1:] = along[..., 1:] != along[..., :-1]
-    return torch.where(is_new, torch.arange(along.shape[-1]), 0).cummax(-1).values.movedim(-1, dim)
 
 
 class InFloat64(OperatorMode):  # type: ignore[no-untyped-call]
@@ -178,16 +60,6 @@ class InFloat64(OperatorMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return kept_in_float64(func, func(*args, **stay_in_float64(func, args, kwargs or {})))
-
-
-class Narrowing(OperatorMode):  # type: ignore[no-untyped-call]
-    """The same, but what a reference converts to another precision is rounded to the numbers that this has."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        to = (kwargs or {}).get("dtype")
-        result = kept_in_float64(func, func(*args, **stay_in_float64(func, args, kwargs or {})))
-        narrows = func._schema.name == "aten::_to_copy" and to in NARROW and result.dtype == torch.float64
-        return result.to(to).double() if narrows else result
 
 
 class Writing(OperatorMode):  # type: ignore[no-untyped-call]
@@ -291,7 +163,7 @@ def compute(
             narrows = True
             with keeping(), Choices() as narrowly, in_own_precision():
                 narrowed = call_in_float64()
-            narrows = _consists_of_rounding(result, narrowed, exactly.found(tiny))
+            narrows = consists_of_rounding(result, narrowed, exactly.found(tiny))
             if narrows:
                 result, exactly = narrowed, narrowly
     except Exception:  # a task may insist on its own precision: then its own outputs are the reference
@@ -299,14 +171,14 @@ def compute(
             result = call(_copied(model), copy.deepcopy(args))
         trees.flatten(result, outputs, torch.float64)
         choices = exactly.found(tiny)
-        chosen = _chosen(outputs, choices)
+        chosen = find_chosen(outputs, choices)
         derived = any(not output.is_floating_point() and number not in chosen for number, output in enumerate(outputs))
-        return Exact(result, moves, chosen, derived and any(map(_is_of_equals, choices)))
+        return Exact(result, moves, chosen, derived and any(map(is_of_equals, choices)))
     trees.flatten(result, outputs, torch.float64)
     choices = exactly.found(tiny)
     is_open = masks is not None and masks.are_reached
-    is_open |= faint and any(choice.first and _vanishes(choice, tiny) for choice in choices)
-    if any(map(_is_of_equals, choices)):
+    is_open |= faint and any(choice.first and vanishes(choice, tiny) for choice in choices)
+    if any(map(is_of_equals, choices)):
         try:
             for last in (False, True):
                 others: list[torch.Tensor] = []
@@ -315,8 +187,8 @@ def compute(
                 trees.flatten(others_result, others, torch.float64)
                 pairs_of_choices = zip(choices, otherwise.found(tiny), strict=True)
                 steady = [one for one, other in pairs_of_choices if _are_equal(one.values, other.values)]
-                chosen = _chosen(outputs, steady)
-                pairs = enumerate(zip(_in_order(outputs, chosen), _in_order(others, chosen), strict=True))
+                chosen = find_chosen(outputs, steady)
+                pairs = enumerate(zip(put_in_order(outputs, chosen), put_in_order(others, chosen), strict=True))
                 is_open |= any(number not in chosen and not _are_equal(*pair) for number, pair in pairs)
         except Exception:  # it relies on the order of equal values
             is_open = True
@@ -327,7 +199,7 @@ def compute(
         roundly = Choices()
         with rounding, roundly, in_own_precision():
             trees.flatten(call_in_float64(), rounded, torch.float64)
-        distances = [_distance(*pair) for pair in zip(outputs, rounded, strict=True)]
+        distances = [distance(*pair) for pair in zip(outputs, rounded, strict=True)]
         return distances, roundly.found(tiny), rounding
 
     with contextlib.suppress(Exception):  # an operator that this precision lacks: nothing is known of rounding
@@ -345,24 +217,24 @@ def compute(
             for each in [] if rounding.jumps else further:
                 once = [torch.maximum(*pair) for pair in zip(once, run(*each)[0], strict=True)]
         for choice, other in zip(choices, noted, strict=True):
-            choice.move = torch.maximum(choice.move, typical_at_least(_distance(choice.values, other.values)))
+            choice.move = torch.maximum(choice.move, typical_at_least(distance(choice.values, other.values)))
         if rounding.jumps:
-            undecided = any(map(_is_undecided, choices))
+            undecided = any(map(is_undecided, choices))
             may_cancel = undecided or not all(output.is_floating_point() for output in outputs)
             far: list[torch.Tensor] = []
             for seed in range(1 + OVER_JUMPS * may_cancel):
                 before = run(1.0, seed)[0] if seed else once
-                jumped = map(_jumped, before, run(TIMES, seed)[0], run(-TIMES, seed)[0])
+                jumped = map(find_jumps, before, run(TIMES, seed)[0], run(-TIMES, seed)[0])
                 for number, jump in enumerate(jumped):
                     if not seed:
                         far.append(jump)
                     elif undecided or not jump.is_floating_point():
                         far[number] = torch.maximum(far[number], jump)
             if faint and undecided:
-                chosen = _chosen(outputs, choices)
+                chosen = find_chosen(outputs, choices)
                 integers = (number for number, each in enumerate(outputs) if not each.is_floating_point())
                 is_open |= any(number not in chosen for number in integers)
-            moves = [_with_jumps(*each, MANY if undecided else 1.0) for each in zip(once, far, strict=True)]
+            moves = [with_jumps(*each, MANY if undecided else 1.0) for each in zip(once, far, strict=True)]
         else:
             moves = [typical_at_least(move) for move in once]
     written: list[torch.Tensor] = []
@@ -373,40 +245,7 @@ def compute(
                 trees.flatten(call_in_float64(), otherwise_written, torch.float64)
             written = [output.abs() == WRITTEN for output in otherwise_written]
     hides = masks.hides if masks is not None else set()
-    return Exact(result, moves, _chosen(outputs, choices), is_open, hides, written, bool(narrows))
-
-
-def _consists_of_rounding(plain: Any, narrowed: Any, choices: list[Choice]) -> bool:
-    """Whether an output is another one, for the most part, where conversions to a lower precision round.
-
-    Args:
-        plain: what a reference returns in float64.
-        narrowed: what it returns where they do.
-        choices: indices that it chose, of which others may be as good.
-    """
-    both: list[list[torch.Tensor]] = [[], []]
-    for result, outputs in zip((plain, narrowed), both, strict=True):
-        trees.flatten(result, outputs, torch.float64)
-    chosen = _chosen(both[0], choices)
-    return len(both[0]) != len(both[1]) or any(
-        number not in chosen and _is_another(*pair) for number, pair in enumerate(zip(*both, strict=True))
-    )
-
-
-def _is_another(plain: torch.Tensor, narrowed: torch.Tensor) -> bool:
-    if plain.shape != narrowed.shape:
-        return True
-    if not plain.numel():
-        return False
-    if not plain.is_floating_point():
-        return float((plain != narrowed).double().mean()) > OF_ELEMENTS
-    is_finite = narrowed.isfinite()
-    if float((is_finite & ~plain.isfinite()).double().mean()) > OF_ELEMENTS:
-        return True
-    is_finite &= plain.isfinite()
-    difference, size = (plain - narrowed)[is_finite].abs(), narrowed[is_finite].abs()
-    is_much = bool(difference.square().sum() > OF_SIZE**2 * size.square().sum())
-    return is_much or float((difference > OF_SIZE * size).double().sum()) > OF_ELEMENTS * plain.numel()
+    return Exact(result, moves, find_chosen(outputs, choices), is_open, hides, written, bool(narrows))
 
 
 @contextlib.contextmanager
@@ -429,79 +268,6 @@ def _copied(model: torch.nn.Module) -> torch.nn.Module:
     return copy.deepcopy(model, {id(table): table for table in tables if not table})
 
 
-def typical_at_least(move: torch.Tensor, typical: torch.Tensor | None = None) -> torch.Tensor:
-    """Distances, of which one sample may be small by luck, with one and a half times their median as the least.
-
-    Args:
-        move: distances; those of integers and booleans stay.
-        typical: those of which the median is taken; None: all.
-    """
-    if not move.is_floating_point():
-        return move
-    move = move.nan_to_num(0.0, 0.0, 0.0)
-    sample = move.flatten() if typical is None else move[typical]
-    sample = sample[:: 1 + sample.numel() // MEDIAN_OF]
-    present = sample[sample > 0]
-    return move.clamp_min(1.5 * float(present.median())) if present.numel() else move
-
-
-def _jumped(move: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
-    """How far an output is carried where rounding, or a few times as much, carries it over a jump; zero elsewhere.
-
-    Where nothing jumps, errors that are larger or of the other sign move an output in proportion.
-
-    Args:
-        move: by rounding.
-        up: by `TIMES` as much, with the same signs.
-        down: by as much with the opposite signs.
-    """
-    far = torch.maximum(move, torch.maximum(up, down))
-    if not move.is_floating_point():
-        return far
-    jumps = torch.maximum((up - TIMES * move).abs(), (down - TIMES * move).abs()) > TIMES / 2 * move
-    return far.nan_to_num(0.0, 0.0, 0.0).where(jumps, 0.0)
-
-
-def _with_jumps(move: torch.Tensor, far: torch.Tensor, factor: float) -> torch.Tensor:
-    """Distances, with the whole jump where there is one.
-
-    Args:
-        move: by rounding.
-        far: see `_jumped`.
-        factor: by which jumps of floating-point outputs may be larger.
-    """
-    if not move.is_floating_point():
-        return torch.maximum(move, far)
-    return torch.maximum(typical_at_least(move, far == 0), factor * far)
-
-
-def _chosen(outputs: list[torch.Tensor], noted: list[Choice]) -> dict[int, Choice]:
-    """Which of the outputs consist of chosen indices, or of the first ones along the dimension of the choice."""
-    found: dict[int, Choice] = {}
-    for number, output in enumerate(outputs):
-        if output.is_floating_point() or output.dtype == torch.bool or not output.numel():
-            continue
-        for choice in noted:
-            kept = choice.indices
-            if output.dim() == kept.dim():
-                kept = kept[..., : output.shape[choice.dim]]
-            named = kept.movedim(-1, choice.dim)
-            if output.numel() == named.numel() and torch.equal(output.flatten().long(), named.flatten()):
-                unordered = choice.unordered and output.shape == named.shape
-                found[number] = replace(choice, indices=kept, unordered=unordered)
-    shapes = Counter(outputs[number].shape for number, choice in found.items() if choice.unordered)
-    for number, choice in found.items():  # of two of one shape it is not known which of the others belong to which
-        choice.unordered &= shapes[outputs[number].shape] == 1
-    return found
-
-
-def _in_order(outputs: list[torch.Tensor], chosen: dict[int, Choice]) -> list[torch.Tensor]:
-    for number, choice in chosen.items():
-        if choice.unordered:
-            outputs = in_order(choice.values, outputs[number], choice.dim, outputs)
-    return outputs
-
-
 def _has_few_values(values: torch.Tensor) -> bool:
     """Whether numbers are so often equal that whole parts of a program compute the same."""
     if not values.is_floating_point() or values.numel() < SAMPLE:
@@ -518,33 +284,6 @@ def _are_coarse(values: torch.Tensor) -> bool:
     return largest**2 * torch.finfo(torch.float32).eps / 2 > COARSE
 
 
-def _is_undecided(choice: Choice) -> bool:
-    """Whether any two of the values are so near each other that rounding may change their order."""
-    order = choice.values.argsort(dim=-1)
-    gaps = choice.values.gather(-1, order).diff(dim=-1)
-    move = choice.move.expand_as(choice.values).gather(-1, order)
-    return bool(((gaps <= TIMES * (move[..., 1:] + move[..., :-1])) & (move[..., 1:] > 0)).any())
-
-
-def _vanishes(choice: Choice, tiny: float) -> bool:
-    """Whether values that are no denormal numbers, and no integers, are equal: what made them different may be lost."""
-    if not choice.floating:
-        return False
-    ordered = choice.values.sort(dim=-1).values
-    return bool(((ordered.diff(dim=-1) == 0) & (ordered[..., 1:].abs() >= tiny)).any())
-
-
-def _is_of_equals(choice: Choice) -> bool:
-    """Whether another index may be as good."""
-    return not choice.first and _has_equals(choice.values)
-
-
-def _has_equals(values: torch.Tensor) -> bool:
-    ordered = values.sort(dim=-1).values
-    one, next_one = ordered[..., :-1], ordered[..., 1:]
-    return bool(((one == next_one) | (one.isnan() & next_one.isnan())).any())
-
-
 def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether outputs are equal but for the order in which float64 added their terms."""
     return one.shape == other.shape and torch.allclose(one, other, rtol=SAME, atol=SAME, equal_nan=True)
@@ -552,11 +291,3 @@ def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _to_double(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor.clone()
-
-
-def _distance(exact: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
-    """Distance of a rounded output to the exact one; for booleans, whether it differs."""
-    if exact.dtype == torch.bool:
-        return rounded != exact
-    wide = torch.float64 if exact.is_floating_point() else torch.int64
-    return (rounded.to(wide) - exact.to(wide)).abs()
