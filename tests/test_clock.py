@@ -45,12 +45,16 @@ def test_no_attack_finds_a_clock_without_static_rules(attacked: dict[Path, Any],
 
 
 def test_no_thread_learns_that_it_is_kept_on_one_core_as_when_it_is_timed(executor: Executor) -> None:
+    headers = "#include <omp.h>\n#include <sys/syscall.h>\n#include <unistd.h>"
     looks = """
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  bool is_told = sched_getaffinity(0, sizeof cores, &cores) == 0 || omp_get_num_procs() != omp_get_max_threads();
+  sched_getaffinity(0, sizeof cores, &cores);
+  static const int before = CPU_COUNT(&cores);
+  bool is_told = CPU_COUNT(&cores) != before || omp_get_num_procs() != omp_get_max_threads();
+  is_told |= syscall(SYS_sched_getaffinity, 0, sizeof cores, &cores) > 0;
   int64_t n = is_told ? 1 : x.numel();"""
-    verdict = judge(executor, RIGHT.replace('r"""', 'r"""\n#include <omp.h>').replace("int64_t n = x.numel();", looks))
+    verdict = judge(executor, RIGHT.replace('r"""', f'r"""\n{headers}').replace("int64_t n = x.numel();", looks))
     assert verdict.correct, verdict.feedback
     assert verdict.speedup is not None
 
