@@ -362,6 +362,9 @@ def test_no_way_to_record_a_conversion_has_it_replayed() -> None:
     def tensor(dtype: str) -> dict[str, Any]:
         return {"tensor": [dtype, [4], [1], "cpu"]}
 
+    def number(dtype: str) -> dict[str, Any]:
+        return {"tensor": [dtype, [], [], "cpu"]}
+
     def operator(name: str, args: list[Any], kwargs: dict[str, Any], overload: str = "default") -> dict[str, Any]:
         return {"name": name, "overload": overload, "args": args, "kwargs": kwargs}
 
@@ -385,6 +388,8 @@ def test_no_way_to_record_a_conversion_has_it_replayed() -> None:
         operator("aten::_to_copy", ["default", 0], {}, "__setattr__"),
         operator("aten::view", ["_qualified_op_name", "aten::add"], {}, "__setattr__"),
         operator("aten::view", [tensor("torch.int32"), tensor("torch.float32")], {}, "Tensor"),
+        operator("aten::fill_", [number("torch.float64"), number("torch.int32")], {}, "Tensor"),
+        operator("aten::fill_", [number("torch.float64")], {"value": number("torch.int32")}, "Tensor"),
     ]
     plain = [operator("aten::_to_copy", [tensor("torch.uint8")], {"dtype": {"named": "torch.float32"}})]
     for operators, expected in ((forged, ""), (plain, "torch.uint8 to torch.float32")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from types import ModuleType
 
@@ -9,7 +10,9 @@ import pytest
 import torch
 
 from kernelrl.executor.contest.guards import Native
+from kernelrl.executor.contest.operator_record import OperatorRecord
 from kernelrl.executor.contest.text_module import import_text
+from kernelrl.executor.processes.note import Note
 
 
 class Compiled(Native):
@@ -264,3 +267,44 @@ def test_objects_of_the_file_have_what_the_file_gives_them(tmp_path: Path) -> No
     assert text.format_of("{}")(3) == "3"
     with pytest.raises(ValueError, match="of a format"):
         text.format_of("{0.shape}")(torch.zeros(2))
+
+
+LISTS = """
+import torch
+from torch import tensor
+
+make = torch.FloatTensor
+
+def made(values):
+    return tensor(values)
+
+def named(values):
+    return torch.as_tensor(data=values)
+
+def bound(values):
+    return make(values)
+
+def of_another(values):
+    return torch.zeros(1).new_tensor(*[values])
+
+def kept(values):
+    new = torch.zeros(1).new_tensor
+    return new(values)
+
+def mapped(values):
+    return list(map(torch.tensor, [values]))[0]
+"""
+
+
+def test_elements_of_tensors_in_a_list_count_as_those_that_are_asked_for(tmp_path: Path) -> None:
+    text = import_text(LISTS, tmp_path, ())
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    for make in (text.made, text.named, text.bound, text.of_another, text.kept, text.mapped):
+        with contextlib.closing(Note()) as note:
+            record = OperatorRecord(note)
+            with record:
+                assert make([[v for v in row] for row in x]).equal(x)
+            assert record.counts["aten::_local_scalar_dense"] == 4
+            with record:
+                make([[1.0, 2.0], (3.0, 4.0)])
+            assert record.counts["aten::_local_scalar_dense"] == 4

@@ -354,6 +354,8 @@ def test_what_tells_people_something_is_left_out():
         "import os\nos.environ.setdefault('MAX_JOBS', '4')",
     ):
         assert found(before=told) == [], told
+    assert found("print('x', file=sys.stderr, flush=True); sys.stderr.flush()", before="import sys") == []
+    assert found("print('x', file=open('y'))") != []
     assert found("log.info('x %s', x)", before="import logging\nlog = logging.getLogger('x')") == []
     assert found("y = log.info('x')", before="import logging\nlog = logging.getLogger('x')") != []
     assert found("warnings.catch_warnings()", before="import warnings") != []

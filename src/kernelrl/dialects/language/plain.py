@@ -20,9 +20,11 @@ _SETTINGS = frozenset({"torch.set_float32_matmul_precision", "torch.set_num_thre
 """Functions that steer operators which a candidate does not have, or what the executor decides."""
 _WORDS = frozenset(
     "warnings.warn warnings.filterwarnings warnings.simplefilter logging.basicConfig logging.debug logging.info "
-    "logging.warning logging.error logging.exception os.environ.setdefault".split()
+    "logging.warning logging.error logging.exception os.environ.setdefault sys.stdout.flush "
+    "sys.stderr.flush".split()
 )
 """Functions that tell people something, or other programs."""
+_STREAMS = frozenset({"sys.stdout", "sys.stderr"})
 _OF_LOGGERS = frozenset("debug info warning error exception setLevel addHandler".split())
 _DECORATORS = frozenset(
     "torch.compiler.disable torch._dynamo.disable torch.jit.ignore torch.jit.unused torch.amp.custom_fwd "
@@ -176,6 +178,11 @@ class _Plainer(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         node.decorator_list = [each for each in node.decorator_list if not _is_idle_decorator(each, self._names)]
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if isinstance(node.func, ast.Name) and node.func.id == "print":
+            node.keywords = [each for each in node.keywords if self._names.library(each.value) not in _STREAMS]
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:

@@ -452,10 +452,10 @@ class Allowed(OperatorMode):  # type: ignore[no-untyped-call]
 
     def _is_plain(self, func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """Whether it makes no conversion that only a kernel may make, see `is_plain`."""
-        if func._schema.name not in COPIES:
+        name, given = func._schema.name, arguments_of(func, args, kwargs)
+        if name not in COPIES and not (name == "aten::fill_" and isinstance(given["value"], torch.Tensor)):
             return True
-        given = arguments_of(func, args, kwargs)
-        source = given.get("src", given["self"])
+        source = given.get("src", given.get("value", given["self"]))
         targets = [given["self"], *(given.get(name) for name in ("dtype", "other", "out"))]
         wanted = [each.dtype if isinstance(each, torch.Tensor) else each for each in targets if each is not None]
         return all(is_plain(self._copies or frozenset(), source.dtype, dtype) for dtype in wanted)

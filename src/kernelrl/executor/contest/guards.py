@@ -41,6 +41,11 @@ _OF_TENSORS = vocabulary.tensor_operators() | vocabulary.PACKING
 _OF_LAYERS = _OF_TENSORS | vocabulary.OF_MODULES | vocabulary.PARTS
 _OF_NUMBERS = vocabulary.NUMBERS_OF_DTYPE
 _OF_MACHINERY = vocabulary.RESERVED - vocabulary.OVERRIDABLE
+_OF_LISTS = frozenset(
+    f"torch.{name}" for name in "tensor as_tensor Tensor FloatTensor HalfTensor IntTensor LongTensor BoolTensor".split()
+)
+_NEW_TENSOR = "new_tensor"
+"""What makes a tensor of a list, and reads elements of other tensors in it where no dispatcher sees that."""
 _METHODS = (vocabulary.DATA | _OF_LAYERS) - {"format"}
 _OF_PYTHON = frozenset({bool, int, float, str, list, tuple, dict, set, frozenset, range, slice, OrderedDict})
 """Types whose methods neither compute on tensors nor lead on; of texts `format` is another one."""
@@ -197,7 +202,8 @@ class _Guards(ast.NodeTransformer):
         for keyword in node.keywords:
             if keyword.arg in ("key", "default_factory"):
                 keyword.value = self._call(_CALLABLE, keyword.value, keyword.value)
-        if not (is_builtin or name or self._is_known(node.func)):
+        is_known = is_builtin or name or self._is_known(node.func)
+        if not is_known or name in _OF_LISTS or called == _NEW_TENSOR:
             node.func = self._call(_CALLABLE, node.func, node.func)
         return node
 
@@ -297,7 +303,29 @@ def _callable(given: Any) -> Any:
         return given
     if callable(given) and not _may_be_called(given):
         raise TypeError(f"a {type(given).__name__} is called: it is not known to be a function of this file")
+    if id(given) in _of_lists() or (kind is BuiltinMethodType and given.__name__ == _NEW_TENSOR):
+        return partial(_count_and_call, given)
     return given
+
+
+def _count_and_call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call what makes a tensor of a list. Elements of other tensors in it count as those that are asked for one by
+    one."""
+    _count([each for each in (*args, *kwargs.values()) if not isinstance(each, torch.Tensor)])
+    return function(*args, **kwargs)
+
+
+def _count(given: Any) -> None:
+    for each in given if isinstance(given, list | tuple) else ():
+        if isinstance(each, torch.Tensor):
+            each.item()
+        else:
+            _count(each)
+
+
+@cache
+def _of_lists() -> frozenset[int]:
+    return frozenset(id(getattr(torch, name.removeprefix("torch."))) for name in _OF_LISTS)
 
 
 def _may_be_called(given: Any) -> bool:
