@@ -52,6 +52,10 @@ class Draw:
     """0: those that the task's program makes; 1, 2, …: hidden ones."""
 
 
+AS_MADE = "initial parameters"
+"""What is said of inputs of the task's own kind that come with parameters as its program makes them."""
+
+
 @dataclass(frozen=True)
 class Case:
     """Inputs of one run and what must come out."""
@@ -70,10 +74,14 @@ class Case:
     """By its outputs in float64; None: not made yet, see `Reference.settle`."""
     native: list[torch.Tensor] = field(default_factory=list)
     """The reference's own outputs, and what it makes of inputs that it changes, if these are right; else empty."""
+    as_made: bool = False
+    """The parameters are such as the task's program makes."""
 
     @property
     def inputs(self) -> str:
         """Name of the distribution, of the hidden sizes or of what else is hidden, for people."""
+        if self.as_made:
+            return AS_MADE
         sizes = " ".join(f"{name}={size}" for name, size in self.shape.sizes.items())
         return sizes or ("other numbers" if self.shape.numbers_vary else self.draw.distribution)
 

@@ -258,16 +258,14 @@ class Pairs:
         Args:
             untimed: inputs, and whether the operators of their calls are recorded.
         """
-        own, compare_values = self._own, nothing
+        own, checks = self._own, []
         with self._cores.preparing(), self._cores.on_device():
             for case, recorded in untimed:
-                question = {"do": "run", "recorded": recorded}
-                reply = own.call(case, question, compare_values, self._timed_limit_s)
-                compare_values = self._examine_timed(reply, case)
+                reply = own.call(case, {"do": "run", "recorded": recorded}, nothing, self._timed_limit_s)
+                checks.append(self._examine_timed(reply, case))
                 if recorded:
                     judge_operators(own, reply)
-            compare_values()
-        self._raise_errors()
+        self._compare(checks)
 
     @property
     def _timed_limit_s(self) -> float:

@@ -33,7 +33,14 @@ from kernelrl.executor.judging.latitude import (
     find_variation,
 )
 from kernelrl.executor.judging.other_numbers import choose
-from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
+from kernelrl.executor.judging.reference_parameters import (
+    CHECKED,
+    INITIAL,
+    REDRAWN,
+    TIMED,
+    ZERO,
+    ReferenceParameters,
+)
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
 from kernelrl.executor.judging.timed_reference import TimedReference
@@ -46,6 +53,8 @@ _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 _DRAWN_AGAIN_FROM = 1 << 18
 """So have the inputs of a trial that are drawn once more, beyond those of timed calls."""
+_SPECIAL_FROM = 1 << 20
+"""So have those that come with special parameters."""
 DRAWS = 2
 """How often something rare, or not finite, is drawn until the reference bears it."""
 
@@ -260,6 +269,7 @@ class Reference:
 
         find_slopes(self.parameters, bears_number)
         find_seldom(self.parameters, bears_number)
+        self.parameters.may_be_zero = bool(self.parameters.single) and bears_number(ZERO)
         if self.parameters.slopes != "none":
             self._cases.drop(draw)
         return True
@@ -277,6 +287,7 @@ class Reference:
             self._vary_numbers()
         checked, redrawn = self.parameters.number(CHECKED, packed), self.parameters.number(REDRAWN, packed)
         cases = [self._trial(index, checked) for index in range(settings.trials)]
+        cases += self._special_cases(packed)
         planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self._shapes))]
         planned += [
             Draw(index, name, parameters=redrawn)
@@ -290,6 +301,17 @@ class Reference:
         self._checked = cases
         expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
         check_dependence(self.task, expected)
+        return cases
+
+    def _special_cases(self, packed: frozenset[int]) -> list[Case]:
+        """The task's own inputs with parameters as its program makes them, and with single numbers that are zero."""
+        if not self.parameters.vary:
+            return []
+        cases = []
+        for purpose in [INITIAL, ZERO] if self.parameters.may_be_zero else [INITIAL]:
+            draw = Draw(_SPECIAL_FROM + purpose, parameters=self.parameters.number(purpose, packed))
+            if (case := self._cases.of_special(draw)) is not None:
+                cases.append(replace(case, as_made=purpose == INITIAL))
         return cases
 
     @cached_property

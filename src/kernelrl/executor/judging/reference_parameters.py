@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 
+from kernelrl.executor import trees
 from kernelrl.executor.judging import parameters, variation
 from kernelrl.executor.judging.arena import Draw
 from kernelrl.executor.judging.parameters import Parameters
@@ -16,12 +18,14 @@ from kernelrl.executor.judging.seeds import Seeds
 
 KEYED = -1
 """Number of parameters that are nothing but drawn anew: what a candidate registers is known by them. None is tried."""
-CHECKED, REDRAWN, TIMED = 1, 2, 3
-"""Numbers of the hidden parameters: of further runs on the task's own inputs, on hidden ones, and of the timed runs.
+CHECKED, REDRAWN, TIMED, INITIAL, ZERO = 1, 2, 3, 4, 5
+"""Numbers of the hidden parameters: of further runs on the task's own inputs, on hidden ones, and of the timed runs; of
+one with such as the task's program makes (draws of its kind, and its constants), and of one where single numbers are
+zero.
 
 For candidates that pack some of them, `of_packed` has numbers of its own.
 """
-_PURPOSES = 3
+_PURPOSES = 5
 
 
 class ReferenceParameters:
@@ -56,6 +60,8 @@ class ReferenceParameters:
         """The reference compares floating-point numbers, or makes booleans of them."""
         self.vary = False
         """Calls have them: the reference is reliable with others than those that its program makes."""
+        self.may_be_zero = False
+        """Parameters that are single numbers may be zero: there are some, and the reference bears it."""
         self.crossed = False
         """Then whole numbers in buffers of equal ones become others, too."""
         self.may_be_slopes: frozenset[int] = frozenset()
@@ -64,6 +70,8 @@ class ReferenceParameters:
         """Numbers of the registrations that could get other values."""
         self.drawn: frozenset[int] = frozenset()
         """Of those that get other values, the ones that depend on random draws."""
+        self.single: list[int] = []
+        """Of those that get other values, parameters that are one number, and not zero."""
 
     def learn(self, thresholds: dict[str, Any]) -> None:
         """From now on parameters lie on both sides of the limits that the reference sets them (`Thresholds.found`)."""
@@ -142,6 +150,12 @@ class ReferenceParameters:
             about = enlarged, clamped, self.norms, slopes, seldom, crossed
             given = variation.vary(report, read, chosen, drawn, seed, *about)
             self._hidden[number] = Parameters(f"{seed}", given, {})
+        initial = {each: read(report["tensors"][each]) for each in chosen}
+        self._hidden[INITIAL] = Parameters(self._hidden[KEYED].hidden, initial, {})
+        checked = self._hidden[CHECKED]
+        self.single = [each for each in chosen if _is_number(report["tensors"][each]) and bool(initial[each])]
+        zeros = {each: torch.zeros_like(initial[each]) for each in self.single}
+        self._hidden[ZERO] = Parameters(checked.hidden, checked.given | zeros, {})
 
     def _slopes(self, report: dict[str, Any], kind: variation.Slope) -> dict[int, variation.Slope]:
         if self.slopes == "none":
@@ -154,7 +168,7 @@ class ReferenceParameters:
         """Number of the parameters of calls for that purpose; 0: they have those that the program makes.
 
         Args:
-            purpose: `CHECKED`, `REDRAWN` or `TIMED`.
+            purpose: `CHECKED`, `REDRAWN`, `TIMED`, `INITIAL` or `ZERO`.
             packed: numbers of the registrations that the candidate holds in a form of its own.
         """
         return self.of_packed(purpose, packed) if self.vary else 0
@@ -207,3 +221,9 @@ class ReferenceParameters:
         """What the model holds with hidden parameters, by the numbers of its registrations."""
         self.take(number)
         return [self._own.process.tensor(self._hidden[number].report["tensors"][each]) for each in registrations]
+
+
+def _is_number(tensor: dict[str, Any]) -> bool:
+    """Whether a registration is a parameter of one floating-point number."""
+    is_one = tensor["kind"] == "parameter" and math.prod(tensor["shape"]) == 1
+    return is_one and trees.DTYPES[tensor["dtype"]].is_floating_point

@@ -9,6 +9,7 @@ from typing import Any
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.distributions import RARE
 from kernelrl.executor.contest.launches import MAX_LAUNCHES
+from kernelrl.executor.judging.arena import AS_MADE
 from kernelrl.executor.judging.candidate_process import CandidateProcess
 from kernelrl.executor.judging.endings import Ended
 from kernelrl.executor.judging.hidden_parameters import HiddenParameters
@@ -85,6 +86,7 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
         first = found.errors[0]
         where = "" if first.inputs == "task" else f" on hidden inputs ({first.inputs})"
         where += ", with hidden parameters" if found.parameters in ("keyed", "by_name") else ""
+        where = ", with parameters as the task makes them" if first.inputs == AS_MADE else where
         num_wrong = len({error.trial for error in found.errors})
         said = f"Wrong output in {num_wrong} of {found.trials} trials: {first.message}{where}."
         raise Ended("incorrect", said + (TF32 if may_use_tf32(match.candidate.source, own.settings.device) else ""))
