@@ -602,3 +602,12 @@ def test_forms_are_compared_by_what_they_hold_and_have_a_largest_size() -> None:
     for form in (deep, {"dict": [[0] * (trees.MAX_PARTS + 1)]}):
         with pytest.raises(ValueError, match="too"):
             trees.outline(form)
+
+
+def test_work_of_the_service_begins_no_other_work(tmp_path: Path) -> None:
+    """Between the two a measurement may begin to wait: for the end of the first, and the second one for it."""
+    cores = Cores(1, lock_file=str(tmp_path / "lock"))
+    with cores.working(), pytest.raises(AssertionError, match="waits for the end"), cores.working():
+        pass
+    with cores.working():
+        pass

@@ -36,6 +36,8 @@ class Clock(threading.local):
     """Having the cores alone."""
     calls = 0.0
     """Of that, the calls of the programs that are timed."""
+    works = False
+    """It does a piece of the service's own work, see `Cores.working`."""
 
     def restart(self) -> None:
         """A new judgement begins."""
@@ -134,15 +136,18 @@ class Cores:
         Args:
             counted: the time until it may begin is waiting; False: it is counted elsewhere.
         """
+        assert not self.clock.works, "a measurement waits for the end of this piece, and what begins within it for both"
         with self._condition:
             if counted:
                 self._wait_for(self._is_free)
             else:
                 self._condition.wait_for(self._is_free)
             self._working += 1
+        self.clock.works = True
         try:
             yield
         finally:
+            self.clock.works = False
             self._done()
 
     def _done(self) -> None:
