@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import time
 from collections import Counter, defaultdict
@@ -213,7 +214,9 @@ class Pairs:
         self._found.overheads += [reference.time_nothing() for _ in range(num_nulls)]
 
     def _time_turn(self, row: list[Case], alike: list[Case]) -> list[Callable[[], None]]:
-        """Time the calls of one turn: the reference's, and then the candidate's.
+        """Time the calls of one turn: the reference's and the candidate's, in either order.
+
+        Whoever is first comes behind what others have run meanwhile, and finds the processor in another state.
 
         Args:
             row: inputs; the first call brings a program to the state of the others, which count.
@@ -223,32 +226,46 @@ class Pairs:
         Returns:
             What is left to do: the comparisons of all outputs.
         """
-        found, reference, checks = self._found, self._reference.timed, list[Callable[[], None]]()
-        compiled = self._reference.compiled() if self._settings.compile_baseline else ""
-        candidate_s, reference_s = [], []
-        begins = len(row) == 1  # what it does once in its life is done then
-        for case in row:
-            around = self._computing(reference.pid, found.computed_reference, not begins)
-            reference_s.append(reference.time(case, around))
-        self._reference_s += sum(reference_s)
-        compiled_s: list[float | None] = [None] * len(row)
-        if not isinstance(compiled, str) and len(row) > 1:  # it has clocks, without which nothing compiles
-            confined = reference.cost_of_confinement(row, reference_s)
-            compiled_s = [compiled.time(case) * confined for case in row]
-        for case in row:
-            around = self._computing(self._own.process.pid, found.computed, not begins)
-            reply, seconds = self._time_call(case, around)
-            candidate_s.append(seconds)
-            checks.append(self._examine_timed(reply, case))
-        for case in alike:
-            reply, _ = self._time_call(case, self._computing(self._own.process.pid, found.computed, counts=True))
-            checks.append(self._examine_timed(reply, case))
+        found, checks = self._found, list[Callable[[], None]]()
+        candidate_s, reference_s = list[float](), list[float]()
+
+        def time_reference() -> None:
+            reference_s.extend(self._time_reference(row))
+
+        def time_candidate() -> None:
+            for case in row:
+                reply, seconds = self._time_call(case, self._computing(found.computed, len(row) > 1))
+                candidate_s.append(seconds)
+                checks.append(self._examine_timed(reply, case))
+            for case in alike:
+                reply, _ = self._time_call(case, self._computing(found.computed))
+                checks.append(self._examine_timed(reply, case))
+
+        for time_one in random.SystemRandom().sample([time_reference, time_candidate], 2):
+            time_one()
+        compiled_s = self._time_compiled(row, reference_s)
         self._cores.clock.calls += sum(reference_s) + sum(candidate_s)
         first = reference_s[0], candidate_s[0]
         counted = zip(reference_s[1:], candidate_s[1:], compiled_s[1:], strict=True)
         number = found.calls[-1].turn + 1 if found.calls else 0
         found.calls += [Call(*seconds, *first, number) for seconds in counted]
         return checks
+
+    def _time_reference(self, row: list[Case]) -> list[float]:
+        reference, seconds = self._reference.timed, list[float]()
+        for case in row:
+            around = self._computing(self._found.computed_reference, len(row) > 1, reference.pid)
+            seconds.append(reference.time(case, around))
+        self._reference_s += sum(seconds)
+        return seconds
+
+    def _time_compiled(self, row: list[Case], reference_s: list[float]) -> Sequence[float | None]:
+        """The same of the compiled reference; it has clocks, without which nothing compiles."""
+        compiled = self._reference.compiled() if self._settings.compile_baseline else ""
+        if isinstance(compiled, str) or len(row) == 1:
+            return [None] * len(row)
+        confined = self._reference.timed.cost_of_confinement(row, reference_s)
+        return [compiled.time(case) * confined for case in row]
 
     def _call_untimed(self, untimed: list[tuple[Case, bool]]) -> None:
         """Make further calls of the candidate behind those of a turn: what pauses before one shows in its first call.
@@ -272,9 +289,15 @@ class Pairs:
         """What a question may take for which all else stands still (in seconds)."""
         return min(max(TIMED_S, SLOWER_WHEN_TIMED * self._passed.slowest_s), self._settings.run_timeout_s)
 
-    def _computing(self, pid: int, found: list[float], counts: bool) -> AbstractContextManager[object]:
-        """Add how long a process computes in a call that counts. On a GPU that would be the host's part of it alone."""
-        return computing(pid, found) if counts and self._settings.device == "cpu" else nullcontext()
+    def _computing(
+        self, found: list[float], counts: bool = True, pid: int | None = None
+    ) -> AbstractContextManager[object]:
+        """Add how long a process computes in a call that counts: the candidate's, unless another one is named.
+
+        What it does once in its life, in the turn that begins, does not count; nor would the host's part on a GPU.
+        """
+        on_cpu = self._settings.device == "cpu"
+        return computing(pid or self._own.process.pid, found) if counts and on_cpu else nullcontext()
 
     def _ask_nothing(self) -> None:
         """Bring it to the state of the reference, which is timed with nothing to do."""
