@@ -115,12 +115,12 @@ def _function_of(node: ast.stmt, names: Names) -> ast.FunctionDef | None:
     forward = methods.pop("forward", None)
     if others or forward is None or methods.keys() - _OF_TRAINING or not _is_static(forward, names):
         return None
-    forward.name, forward.decorator_list = node.name, []
     if "setup_context" not in methods:
         arguments = forward.args.posonlyargs or forward.args.args
         if not arguments:
             return None
         _Context(arguments.pop(0).arg).visit(forward)
+    forward.name, forward.decorator_list = node.name, []
     return forward
 
 

@@ -311,7 +311,8 @@ def _callable(given: Any) -> Any:
 def _count_and_call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call what makes a tensor of a list. Elements of other tensors in it count as those that are asked for one by
     one."""
-    _count([each for each in (*args, *kwargs.values()) if not isinstance(each, torch.Tensor)])
+    for each in (*args, *kwargs.values()):
+        _count(each)
     return function(*args, **kwargs)
 
 

@@ -6,9 +6,10 @@ import os
 import random
 import secrets
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 from kernelrl.executor import machine
@@ -48,6 +49,19 @@ has a question that asks nothing."""
 MOST_ALONE_S, SLOWER_ALONE = 60.0, 20.0
 """All calls of a candidate for which all else stands still have so long (in seconds), and so many times what the
 reference's take."""
+
+
+@dataclass(eq=False)
+class Turn:
+    """Inputs of the calls of one turn."""
+
+    row: list[Case]
+    """Of the reference's and the candidate's; the first call brings a program to the state of the others, which
+    count."""
+    alike: list[Case] = field(default_factory=list)
+    """Of further calls of the candidate, on inputs of the same kind, of which only what they compute counts."""
+    untimed: list[tuple[Case, bool]] = field(default_factory=list)
+    """Of those behind the turn, when others may have the cores, and whether the operators of a call are recorded."""
 
 
 class Pairs:
@@ -92,35 +106,24 @@ class Pairs:
         num_pairs = min(settings.min_pairs, MOST_PAIRS)
         while num_pairs:
             with cores.preparing(), cores.on_device(), cores.holding(self._reference.lock), cores.making_reference():
-                rows = self._draw_rows(num_pairs)
-                recorded = {secrets.randbelow(len(rows))} if not found.calls else set()
-                recorded |= {turn for turn in range(len(rows)) if secrets.randbelow(RECORDED_ONE_IN) == 0}
-                further = self._draw_rare()  # which are recorded as well as others
-                untimed = defaultdict(
-                    list, {turn: [(further.pop() if further else self._draw(), True)] for turn in recorded}
-                )
-                for case in self._draw_hidden():
-                    untimed[secrets.randbelow(len(rows))].append((case, False))
-                alike = defaultdict[int, list[Case]](list)
-                for case in further:
-                    alike[secrets.randbelow(len(rows))].append(case)
-            if not found.calls and repeat([case for row in rows for case in row]):
+                turns = self._draw_turns(num_pairs)
+            if not found.calls and repeat([case for turn in turns for case in turn.row]):
                 found.untimed = "the task's inputs repeat from call to call, so a kernel could keep its outputs"
                 return
-            first = rows[0][0]
+            first = turns[0].row[0]
             with cores.preparing(), cores.on_device():
                 self._hidden.take(first.draw.parameters, first)
             num_nulls = NUM_NULLS_AGAIN if found.calls else NUM_NULLS
-            for turn, row in enumerate(rows):
+            for turn in turns:
                 with cores.on_device(), cores.holding(self._reference.lock):
                     with cores.making_reference():
                         process = self._reference.timed.prepare(first)
                     with cores.measuring(process, self._own.process):
-                        if turn == 0:
+                        if turn is turns[0]:
                             self._time_nothing(num_nulls)
-                        checks = self._time_turn(row, alike[turn])
+                        checks = self._time_turn(turn)
                 self._compare(checks)
-                self._call_untimed(untimed[turn])
+                self._call_untimed(turn)
             if (missing := settings.min_pairs - len(found.calls)) > 0:
                 num_pairs = min(missing, MOST_PAIRS)
                 continue
@@ -171,6 +174,20 @@ class Pairs:
             evidence = f"{found.candidate_s * 1e3:.3g} ms, where {work} alone takes {bound_s * 1e3:.3g} ms here"
             raise self._own.violation(IMPLAUSIBLE, evidence)
 
+    def _draw_turns(self, num_pairs: int) -> list[Turn]:
+        """Turns with so many pairs, and the further calls of the candidate among them, where nobody expects them."""
+        turns = [Turn(row) for row in self._draw_rows(num_pairs)]
+        recorded = [] if self._found.calls else [secrets.choice(turns)]
+        recorded += [turn for turn in turns if turn not in recorded and secrets.randbelow(RECORDED_ONE_IN) == 0]
+        further = self._draw_rare()  # which are recorded as well as others
+        for turn in recorded:
+            turn.untimed.append((further.pop() if further else self._draw(), True))
+        for case in self._draw_hidden():
+            secrets.choice(turns).untimed.append((case, False))
+        for case in further:
+            secrets.choice(turns).alike.append(case)
+        return turns
+
     def _draw_rows(self, num_pairs: int) -> list[list[Case]]:
         """Fresh inputs for the calls of some turns: of each the first call does not count.
 
@@ -213,20 +230,15 @@ class Pairs:
         reference.time_nothing()  # which takes longer by whatever the candidate has left of the caches
         self._found.overheads += [reference.time_nothing() for _ in range(num_nulls)]
 
-    def _time_turn(self, row: list[Case], alike: list[Case]) -> list[Callable[[], None]]:
+    def _time_turn(self, turn: Turn) -> list[Callable[[], None]]:
         """Time the calls of one turn: the reference's and the candidate's, in either order.
 
         Whoever is first comes behind what others have run meanwhile, and finds the processor in another state.
 
-        Args:
-            row: inputs; the first call brings a program to the state of the others, which count.
-            alike: of further calls of the candidate, on inputs of the same kind, of which only what they compute
-                counts.
-
         Returns:
             What is left to do: the comparisons of all outputs.
         """
-        found, checks = self._found, list[Callable[[], None]]()
+        found, row, checks = self._found, turn.row, list[Callable[[], None]]()
         candidate_s, reference_s = list[float](), list[float]()
 
         def time_reference() -> None:
@@ -237,7 +249,7 @@ class Pairs:
                 reply, seconds = self._time_call(case, self._computing(found.computed, len(row) > 1))
                 candidate_s.append(seconds)
                 checks.append(self._examine_timed(reply, case))
-            for case in alike:
+            for case in turn.alike:
                 reply, _ = self._time_call(case, self._computing(found.computed))
                 checks.append(self._examine_timed(reply, case))
 
@@ -267,17 +279,14 @@ class Pairs:
         confined = self._reference.timed.cost_of_confinement(row, reference_s)
         return [compiled.time(case) * confined for case in row]
 
-    def _call_untimed(self, untimed: list[tuple[Case, bool]]) -> None:
+    def _call_untimed(self, turn: Turn) -> None:
         """Make further calls of the candidate behind those of a turn: what pauses before one shows in its first call.
 
         One that leaves its work to the library, or what is rare undone, when nobody looks must guess when.
-
-        Args:
-            untimed: inputs, and whether the operators of their calls are recorded.
         """
         own, checks = self._own, []
         with self._cores.preparing(), self._cores.on_device():
-            for case, recorded in untimed:
+            for case, recorded in turn.untimed:
                 reply = own.call(case, {"do": "run", "recorded": recorded}, nothing, self._timed_limit_s)
                 checks.append(self._examine_timed(reply, case))
                 if recorded:

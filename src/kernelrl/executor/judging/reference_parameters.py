@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 
-from kernelrl.executor import trees
 from kernelrl.executor.judging import parameters, variation
 from kernelrl.executor.judging.arena import Draw
 from kernelrl.executor.judging.parameters import Parameters
@@ -153,7 +151,7 @@ class ReferenceParameters:
         initial = {each: read(report["tensors"][each]) for each in chosen}
         self._hidden[INITIAL] = Parameters(self._hidden[KEYED].hidden, initial, {})
         checked = self._hidden[CHECKED]
-        self.single = [each for each in chosen if _is_number(report["tensors"][each]) and bool(initial[each])]
+        self.single = [each for each in chosen if variation.is_number(report["tensors"][each]) and bool(initial[each])]
         zeros = {each: torch.zeros_like(initial[each]) for each in self.single}
         self._hidden[ZERO] = Parameters(checked.hidden, checked.given | zeros, {})
 
@@ -221,9 +219,3 @@ class ReferenceParameters:
         """What the model holds with hidden parameters, by the numbers of its registrations."""
         self.take(number)
         return [self._own.process.tensor(self._hidden[number].report["tensors"][each]) for each in registrations]
-
-
-def _is_number(tensor: dict[str, Any]) -> bool:
-    """Whether a registration is a parameter of one floating-point number."""
-    is_one = tensor["kind"] == "parameter" and math.prod(tensor["shape"]) == 1
-    return is_one and trees.DTYPES[tensor["dtype"]].is_floating_point

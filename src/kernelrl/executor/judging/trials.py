@@ -84,9 +84,11 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
     compare_values()
     if found.errors:
         first = found.errors[0]
-        where = "" if first.inputs == "task" else f" on hidden inputs ({first.inputs})"
-        where += ", with hidden parameters" if found.parameters in ("keyed", "by_name") else ""
-        where = ", with parameters as the task makes them" if first.inputs == AS_MADE else where
+        if first.inputs == AS_MADE:
+            where = ", with parameters as the task makes them"
+        else:
+            where = "" if first.inputs == "task" else f" on hidden inputs ({first.inputs})"
+            where += ", with hidden parameters" if found.parameters in ("keyed", "by_name") else ""
         num_wrong = len({error.trial for error in found.errors})
         said = f"Wrong output in {num_wrong} of {found.trials} trials: {first.message}{where}."
         raise Ended("incorrect", said + (TF32 if may_use_tf32(match.candidate.source, own.settings.device) else ""))

@@ -83,10 +83,15 @@ def find_slopes(
     def may_be_slope(tensor: dict[str, Any]) -> bool:
         if tensor["name"] in known:
             return True
-        is_number = tensor["kind"] == "parameter" and math.prod(tensor["shape"]) == 1
-        return is_number and trees.DTYPES[tensor["dtype"]].is_floating_point and abs(float(read(tensor))) < 1
+        return is_number(tensor) and abs(float(read(tensor))) < 1
 
     return frozenset(number for number in numbers if may_be_slope(report["tensors"][number]))
+
+
+def is_number(tensor: dict[str, Any]) -> bool:
+    """Whether a registration is a parameter of one floating-point number."""
+    is_one = tensor["kind"] == "parameter" and math.prod(tensor["shape"]) == 1
+    return is_one and trees.DTYPES[tensor["dtype"]].is_floating_point
 
 
 def vary(
