@@ -66,6 +66,16 @@ def test_a_killed_service_heals_and_every_candidate_gets_its_verdict(engine: Exe
     assert health.queued == health.running == 0
 
 
+def test_health_is_told_while_the_service_starts(settings: dict[str, Any]) -> None:
+    with make_executor(settings) as engine, ThreadPoolExecutor(2) as threads:
+        verdict = threads.submit(judge, engine, RIGHT)
+        os.kill(wait_for(lambda: engine._service).pid, signal.SIGSTOP)  # type: ignore[attr-defined]
+        [health] = threads.submit(engine.health).result(PATIENCE_S)
+        assert health.alive and not verdict.done()
+        os.kill(service_of(engine).pid, signal.SIGCONT)
+        assert verdict.result().status == "correct"
+
+
 def test_a_killed_forkserver_heals_too(engine: Executor) -> None:
     stream = engine.stream([request(RIGHT + f"\n# orphan {index}") for index in range(4)])
     verdicts = dict([next(stream)])

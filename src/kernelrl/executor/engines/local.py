@@ -112,20 +112,19 @@ class LocalExecutor(Executor):
 
     def health(self) -> list[NodeHealth]:
         """This machine. As many requests as there are workers count as running."""
-        with self._lock:
-            waiting = len(self._jobs)
-            running = min(waiting, self.settings.workers or num_workers())
-            return [
-                NodeHealth(
-                    node=platform.node(),
-                    alive=not self._closed and (self._service is None or self._service.poll() is None),
-                    queued=waiting - running,
-                    running=running,
-                    judged=self._judged,
-                    retried=self._retried,
-                    last_error=self._last_error,
-                )
-            ]
+        service, waiting = self._service, len(self._jobs)  # without the lock, which a start holds for a minute
+        running = min(waiting, self.settings.workers or num_workers())
+        return [
+            NodeHealth(
+                node=platform.node(),
+                alive=not self._closed and (service is None or service.poll() is None),
+                queued=waiting - running,
+                running=running,
+                judged=self._judged,
+                retried=self._retried,
+                last_error=self._last_error,
+            )
+        ]
 
     def close(self) -> None:
         """End the service and everything that it started."""
