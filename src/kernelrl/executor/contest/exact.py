@@ -23,6 +23,7 @@ from kernelrl.executor.contest.choices import (
     vanishes,
 )
 from kernelrl.executor.contest.distances import TIMES, distance, find_jumps, typical_at_least, with_jumps
+from kernelrl.executor.contest.error_sizes import ErrorSizes
 from kernelrl.executor.contest.masks import WRITES, Masks
 from kernelrl.executor.contest.narrowing import Narrowing, consists_of_rounding
 from kernelrl.executor.contest.operator_mode import OperatorMode
@@ -193,9 +194,11 @@ def compute(
         except Exception:  # it relies on the order of equal values
             is_open = True
 
+    sizes = {alike: ErrorSizes() for alike in (False, True)}
+
     def run(times: float, seed: int = 0, alike: bool = False) -> tuple[list[torch.Tensor], list[Choice], Rounding]:
         rounded: list[torch.Tensor] = []
-        rounding = Rounding(precision, native, times, by_largest, seed, alike, bool(narrows))
+        rounding = Rounding(precision, native, times, by_largest, seed, alike, bool(narrows), sizes[alike])
         roundly = Choices()
         with rounding, roundly, in_own_precision():
             trees.flatten(call_in_float64(), rounded, torch.float64)

@@ -70,9 +70,9 @@ class Masks(OperatorMode):  # type: ignore[no-untyped-call]
             near = (sizes >= abs(number) / 2) & (sizes < self._smallest / 2) & sizes.isfinite()
             self.are_reached |= bool(near.any())
             self._smallest = min(self._smallest, abs(number))
-        form = torch.broadcast_shapes(values.shape, hidden.shape)  # type: ignore[no-untyped-call]
-        lines = hidden.broadcast_to(form)
-        self.hides |= {dim for dim in range(-len(form), 0) if form[dim] > 1 and bool(lines.all(dim=dim).any())}
+        lines, _ = torch.broadcast_tensors(hidden, values)  # type: ignore[no-untyped-call]
+        lengths = lines.shape
+        self.hides |= {dim for dim in range(-len(lengths), 0) if lengths[dim] > 1 and bool(lines.all(dim=dim).any())}
 
 
 def _number(given: Any) -> float:

@@ -252,7 +252,8 @@ def _share_alike(terms: torch.Tensor, eps: float) -> torch.Tensor:
     last_place = eps * torch.exp2(
         terms.sum(-1, keepdim=True).abs().clamp_min(torch.finfo(torch.float32).tiny).log2().floor()
     )
-    return ((terms - terms.median(-1, keepdim=True).values).abs() < last_place / 4).double().mean(-1)
+    some = _sampled(terms)
+    return ((some - some.median(-1, keepdim=True).values).abs() < last_place / 4).double().mean(-1)
 
 
 def _units_of_products(first: torch.Tensor, second: torch.Tensor, eps: float) -> torch.Tensor | None:

@@ -17,16 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernelrl.executor.contest.error_sizes import ErrorSizes
 from kernelrl.executor.contest.one_sided import of_each_sum, scale_of, shift_of, units_of_statistics
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.precision import Units, is_float
-from kernelrl.executor.contest.sum_errors import (
-    error_of_minors,
-    error_of_sums,
-    error_through_one,
-    one_sided_error,
-    scattered_error,
-)
+from kernelrl.executor.contest.sum_errors import error_of_minors, error_of_result, error_through_one, scattered_error
 from kernelrl.executor.contest.unrounded import ELEMENTWISE, are_on_grid, find_unrounded, on_grid
 from kernelrl.executor.legality.operators import PLUMBING
 
@@ -128,6 +123,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         alike: errors of equal values have the same sign. What is computed in the same way errs in the same way, and
             does not average out.
         narrows: what the program converts is rounded, and does not err.
+        sizes: those of errors that other runs of the program have found, of which equal values err `alike` or not.
     """
 
     def __init__(
@@ -139,6 +135,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         seed: int = 0,
         alike: bool = False,
         narrows: bool = False,
+        sizes: ErrorSizes | None = None,
     ):
         super().__init__()
         self._dtype = dtype
@@ -148,7 +145,10 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         self._by_largest = by_largest
         self._native = iter(native.noted if native else [])
         self._widens = native is not None and native.widens
+        self._sizes = sizes or ErrorSizes()
         self._units = Units.of(dtype, times)
+        self._units_once = Units.of(dtype, 1.0)
+        """Those of errors that are not yet `times` as large."""
         self.jumps = False
         """Whether an operator was seen whose result jumps where its operands move a little."""
         self.mixes = False
@@ -171,19 +171,19 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         kwargs = stay_in_float64(func, args, kwargs or {})
         narrowed = to if kwargs.get("dtype") is not to and func._schema.name not in _BEGINNINGS else None
         base = func._schema.name.removeprefix("aten::").removesuffix("_")
-        scattered = scattered_error(func, base, args, kwargs, self._units)
-        exact = func(*args, **kwargs) if func._schema.is_mutable else None
-        self.jumps |= base in _STEPS
-        self.exponentiates |= base in _EXPONENTIATING or base.startswith(_ATTENTION)
         if func._schema.name not in PLUMBING:
             name, dtype, of_result = next(self._native, ("", self._dtype, self._dtype))
             if name != func._schema.name:
                 self._native, dtype, of_result = iter(()), self._dtype, self._dtype
             self._number += 1
             self.mixes |= torch.Tag.pointwise not in func.tags
-            times = self._times * (LEAST_SIZE + (MOST_SIZE - LEAST_SIZE) * (self._number * GOLDEN % 1))
-            self._units = Units.of(dtype, times)
-            self._result_unit = times * torch.finfo(of_result).eps / 2 if self._widens else 0.0
+            once = LEAST_SIZE + (MOST_SIZE - LEAST_SIZE) * (self._number * GOLDEN % 1)
+            self._units, self._units_once = Units.of(dtype, self._times * once), Units.of(dtype, once)
+            self._result_unit = self._times * once * torch.finfo(of_result).eps / 2 if self._widens else 0.0
+        scattered = scattered_error(func, base, args, kwargs, self._units_once)
+        exact = func(*args, **kwargs) if func._schema.is_mutable else None
+        self.jumps |= base in _STEPS
+        self.exponentiates |= base in _EXPONENTIATING or base.startswith(_ATTENTION)
         draws = torch.Tag.nondeterministic_seeded in func.tags and not base.startswith(_ATTENTION)
         if func._schema.name in PLUMBING or draws:
             result = kept_in_float64(func, func(*args, **kwargs)) if exact is None else exact
@@ -206,7 +206,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             if is_float(exact) and base not in _TO_WHOLE:
                 exact.copy_(self._moved(exact))
                 if scattered is not None:
-                    exact.addcmul_(self._signs(exact), scattered)
+                    exact.addcmul_(self._signs(exact), scattered, value=self._times)
                 if (error := error_through_one(func, args, exact, self._units)) is not None:
                     self.num_through_one += 1
                     exact.addcmul_(self._signs(exact), error)
@@ -237,7 +237,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             num_terms = args[0].numel() // num_statistics
             equal = bool((args[0] == args[0].flatten()[0]).all()) if args[0].numel() else False
             units = args[0].abs() * max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `sum_errors`
-            one_sided = units_of_statistics(func, args, kwargs, self._units.sum_eps)
+            one_sided = self._sizes.of(self._number, units_of_statistics, func, args, kwargs, self._units.sum_eps)
             if one_sided is not None:
                 own = 2 * args[0].abs()  # where what is normalised errs together, see below
                 of_means = torch.maximum(units, one_sided.of_values * (self._units.of_sums / self._units.of_values))
@@ -268,13 +268,11 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             made.addcmul_(self._signs(made), through_one)
         if is_float(result):
             signs = self._signs(result)
-            errors = [
-                scattered,
-                error_of_sums(func, args, kwargs, result, self._units, self._by_largest),
-                one_sided_error(func, args, kwargs, result, self._units),
-            ]
-            if known := [error.abs() for error in errors if error is not None]:
-                result.addcmul_(signs, reduce(torch.maximum, known), value=math.copysign(1.0, self._times))
+            of_sums = self._sizes.of(
+                self._number, error_of_result, func, args, kwargs, result, self._units_once, self._by_largest
+            )
+            if known := [error for error in (scattered, of_sums) if error is not None]:
+                result.addcmul_(signs, reduce(torch.maximum, known), value=self._times)
             result.addcmul_(result != 0, signs, value=self._units.tiny)  # what no operand moves off zero is zero
             if self._result_unit:
                 result.addcmul_(result, self._signs(result), value=self._result_unit)

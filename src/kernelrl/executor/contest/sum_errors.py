@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import torch
@@ -47,13 +48,13 @@ ONE_SIDED, MOST_ONE_SIDED = 0.3, 1 << 20
 than so many that would be more than the usual tolerance."""
 
 
-def error_of_sums(
+def error_of_result(
     func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor, units: Units, by_largest: bool
 ) -> torch.Tensor | None:
-    """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average.
+    """Error of what an operator sums, by chance or to one side.
 
     Args:
-        func: the operator that makes it.
+        func: the operator.
         args: its arguments, of which the first is in float64.
         kwargs: likewise.
         result: what it gives.
@@ -61,8 +62,18 @@ def error_of_sums(
         by_largest: see `rounding.Rounding`.
 
     Returns:
-        Of each element of the result; None: it makes none.
+        Of each element of the result, not negative; None: it sums nothing.
     """
+    by_chance = _error_of_sums(func, args, kwargs, result, units, by_largest)
+    to_one_side = _one_sided_error(func, args, kwargs, result, units)
+    errors = [error.abs() for error in (by_chance, to_one_side) if error is not None]
+    return reduce(torch.maximum, errors) if errors else None
+
+
+def _error_of_sums(
+    func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor, units: Units, by_largest: bool
+) -> torch.Tensor | None:
+    """Error of a sum of n terms t: u √n √(Σ t²), which is twice what adding them in sequence errs on average."""
     name = func._schema.name.removeprefix("aten::")
     error: torch.Tensor
     if name in PRODUCTS:
@@ -222,7 +233,7 @@ def scattered_error(func: Any, base: str, args: tuple[Any, ...], kwargs: Any, un
     return torch.where(mostly_equal, torch.maximum(error, _if_equal(units.of_sums, num_terms, total)), error)
 
 
-def one_sided_error(
+def _one_sided_error(
     func: Any, args: tuple[Any, ...], kwargs: Any, result: torch.Tensor, units: Units
 ) -> torch.Tensor | None:
     """Error of sums of terms that are alike, see `one_sided`."""
@@ -249,7 +260,7 @@ def _selects(func: Any, args: tuple[Any, ...], kwargs: Any) -> bool:
 
 
 def _error(unit: float, num_terms: int | torch.Tensor, squares: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-    """Error of sums of n terms, of which the squares' sums and the sums are given: see `error_of_sums`.
+    """Error of sums of n terms, of which the squares' sums and the sums are given: see `_error_of_sums`.
 
     Where all terms of a sum are equal, (Σ t)² = n Σ t², every addition may err to the same side: half of them by up to
     half a unit of the total, a quarter of n units of it on average.
