@@ -32,7 +32,10 @@ _SWALLOWS_NAN = frozenset(f"aten::{name}" for name in "sign sign_ sgn sgn_ heavi
 _CHOOSES = _UNSTABLE | frozenset(f"aten::{name}" for name in "argmax argmin searchsorted bucketize".split())
 """Operators that choose by the order of values. That NaN is nowhere among the outputs then says that it was not chosen,
 and nothing of what is to become of it."""
-_LAYS_OUT = frozenset(f"aten::{name}" for name in "clone _to_copy copy_".split())
+_LAYS_OUT = frozenset(
+    f"aten::{name}"
+    for name in "clone _to_copy copy_ cat stack index index_select gather take take_along_dim repeat roll flip".split()
+)
 """Operators that may write data in another order of dimensions, as `contiguous` and `reshape` do by `clone`."""
 
 _READS = frozenset(f"aten::{name}" for name in "item _local_scalar_dense is_nonzero".split())

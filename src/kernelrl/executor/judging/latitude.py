@@ -16,7 +16,7 @@ from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, NOT
 from kernelrl.executor.judging.arena import Draw, span_of, view
 from kernelrl.executor.judging.images import Copies, Images, find_copies
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
-from kernelrl.executor.judging.variation import Seldom
+from kernelrl.executor.judging.variation import CONFINED, Seldom
 
 MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
@@ -213,7 +213,7 @@ def find_seldom(parameters: ReferenceParameters, bears: Callable[[int], bool]) -
 def _find_bearable(
     parameters: ReferenceParameters, runs: Callable[[], bool], strata: list[list[int]]
 ) -> frozenset[int]:
-    """Those with which the reference runs: groups that it does not bear are halved."""
+    """Those with which the reference runs: groups that it does not bear are halved, and what is left is confined."""
     kept: frozenset[int] = frozenset()
     groups = list(strata)
     for _ in range(MAX_TRIES):
@@ -226,4 +226,18 @@ def _find_bearable(
         elif len(group) > 1:
             middle = len(group) // 2
             groups[:0] = [group[:middle], group[middle:]]
+        elif not parameters.drawn.issuperset(group) and _find_confined(parameters, runs, kept, group[0]):
+            kept |= frozenset(group)
     return kept
+
+
+def _find_confined(
+    parameters: ReferenceParameters, runs: Callable[[], bool], kept: frozenset[int], number: int
+) -> bool:
+    """Find values that the reference bears of a parameter that may not have any; whether there are some."""
+    for parameters.confined[number] in CONFINED:
+        parameters.choose(kept | {number}, enlarged=True)
+        if runs():
+            return True
+    del parameters.confined[number]
+    return False

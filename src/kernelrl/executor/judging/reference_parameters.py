@@ -60,6 +60,8 @@ class ReferenceParameters:
         """Calls have them: the reference is reliable with others than those that its program makes."""
         self.may_be_zero = False
         """Parameters that are single numbers may be zero: there are some, and the reference bears it."""
+        self.confined: dict[int, variation.Confined] = {}
+        """By number, those of which the reference bears some values alone."""
         self.crossed = False
         """Then whole numbers in buffers of equal ones become others, too."""
         self.may_be_slopes: frozenset[int] = frozenset()
@@ -145,7 +147,7 @@ class ReferenceParameters:
             slopes = self._slopes(report, "falling" if number == REDRAWN else "steep") if number != TIMED else {}
             rare = number != CHECKED
             seldom, crossed = (self.seldom, self.crossed) if rare else (None, False)
-            about = enlarged, clamped, self.norms, slopes, seldom, crossed
+            about = enlarged, clamped, self.norms, slopes, seldom, crossed, self.confined
             given = variation.vary(report, read, chosen, drawn, seed, *about)
             self._hidden[number] = Parameters(f"{seed}", given, {})
         initial = {each: read(report["tensors"][each]) for each in chosen}

@@ -38,6 +38,12 @@ Slope = Literal["steep", "falling"]
 """A slope above 1, or below 0."""
 Seldom = Literal["far", "some"]
 """A row or element of zeros and one that is another's copy, and, for `far`, elements of vectors far from zero."""
+Confined = Literal["above", "within", "near", "scaled"]
+"""How a parameter varies that the reference does not bear otherwise: not below zero, within [0, 1], little, or by
+factors alone (an identity stays invertible)."""
+CONFINED: tuple[Confined, ...] = ("above", "within", "near", "scaled")
+MARGIN, LITTLE = 0.02, 0.02
+"""What is within [0, 1] is so far from its ends, and what varies little by up to so much."""
 FEWEST_ROWS = 5
 """With fewer rows, or elements of a vector, none is rare."""
 FARTHEST_OF_ALL = 100.0
@@ -69,7 +75,7 @@ def _is_variable(tensor: dict[str, Any], drawn: bool) -> bool:
         return False
     equal = tensor["origin"] == "constant" or (tensor["origin"] == "literal" and floating and size > 1)
     if tensor["kind"] == "buffer":
-        return equal and (floating or size > 1)
+        return equal
     if drawn or equal:
         return floating and (drawn or not tensor["fixed"])
     return floating and not tensor["frozen"]
@@ -106,6 +112,7 @@ def vary(
     slopes: Mapping[int, Slope] | None = None,
     seldom: Seldom | None = None,
     crossed: bool = False,
+    confined: Mapping[int, Confined] | None = None,
 ) -> dict[int, torch.Tensor]:
     """Hidden values by the number of the registration.
 
@@ -121,6 +128,7 @@ def vary(
         slopes: by number, those that are slopes, and of which kind a single one is.
         seldom: what is rare among the values of each.
         crossed: a fifth of a buffer of equal whole numbers become others: a mask of ones hides.
+        confined: by number, those of which the reference bears some values alone, and which.
     """
     given = {}
     for number in numbers:
@@ -132,6 +140,9 @@ def vary(
         elif all_are_finite(values):
             wide = values if values.dtype == torch.float64 else values.float()
             coins = torch.rand(wide.shape, generator=generator, dtype=wide.dtype)
+            if confined and number in confined:
+                given[number] = _vary_confined(wide, coins, confined[number]).to(values.dtype)
+                continue
             if number in drawn:
                 new = _vary_drawn(wide, coins, enlarged)
             elif tensor["origin"] in ("constant", "literal"):
@@ -214,6 +225,18 @@ def _vary_constant(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) ->
     if enlarged and abs(first) < TINY:
         return coins.mul(math.log(10.0)).exp_().mul_(math.copysign(TINY, first))
     return values * (0.5 + coins)
+
+
+def _vary_confined(values: torch.Tensor, coins: torch.Tensor, kind: Confined) -> torch.Tensor:
+    match kind:
+        case "above":
+            return torch.where(values == 0, SMALL * coins, values.abs() * (0.5 + coins))
+        case "within":
+            return MARGIN + (1 - 2 * MARGIN) * coins
+        case "scaled":
+            return values * (0.5 + coins)
+        case "near":
+            return values + LITTLE * coins
 
 
 def _vary_drawn(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) -> torch.Tensor:
