@@ -55,6 +55,17 @@ def test_the_processes_of_an_executor_run_the_kernelrl_that_started_them(
     assert found == f"{tmp_path / 'src'}{os.pathsep}/elsewhere"
 
 
+def test_the_folder_of_a_command_has_no_part_in_judging(
+    executor_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file there that is called like a module of Python's own is not imported."""
+    for module in ("grp", "random", "kernelrl"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    with make_executor({**FAST, "cache_dir": str(executor_cache), "timing": False}) as engine:
+        assert judge(engine, RIGHT).correct
+
+
 DRAWS_FOR_ALL = 100
 """Most calls of `get_inputs` for all candidates of a group: with inputs of its own each would take more than thirty."""
 SPARING = REFERENCE.replace(

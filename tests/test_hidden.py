@@ -32,6 +32,7 @@ from kernelrl.executor.contest.construction import Construction
 from kernelrl.executor.contest.distances import typical_at_least
 from kernelrl.executor.contest.distributions import NOT_FINITE
 from kernelrl.executor.contest.drawing import Drawing, Further
+from kernelrl.executor.contest.error_sizes import MOST_BYTES, ErrorSizes
 from kernelrl.executor.contest.exact import compute
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.masks import Masks
@@ -475,6 +476,39 @@ def test_signs_of_rounding_are_parts_of_a_table() -> None:
         assert all(bool(((each.abs() >= 0.85) & (each.abs() <= 1.15)).all()) for each in signs)
         assert all(len(each.unique()) == 256 for each in signs) or count == 3
         assert not all(torch.equal(signs[0], each) for each in signs[1:]) or count == 3
+
+
+def test_what_errors_are_is_found_once_for_runs_that_differ_by_rounding_alone() -> None:
+    asked = []
+
+    def find(func: Any, args: tuple[Any, ...], kwargs: Any) -> torch.Tensor:
+        asked.append(args)
+        return args[0].square()
+
+    sizes, add = ErrorSizes(), torch.ops.aten.add.Tensor
+    first = sizes.of(1, find, add, (torch.ones(3), 1.0), {})
+    again = sizes.of(1, find, add, (1 + torch.full((3,), 1e-7), 1.0), {})
+    assert again is first and len(asked) == 1
+    sizes.of(2, find, add, (torch.ones(3), 1.0), {})
+    sizes.of(1, find, add, (torch.ones(4), 1.0), {})
+    assert len(asked) == 3, "of another operator, and of other shapes, it is found anew"
+    large = torch.ones(1).expand(MOST_BYTES // 4 + 1)
+    for _ in range(2):
+        sizes.of(3, find, add, (large, 1.0), {})
+    assert len(asked) == 5, "what takes too much memory is not kept"
+
+
+@pytest.mark.parametrize("times", [-1.0, 2.0])
+def test_errors_of_other_sizes_are_in_proportion(times: float) -> None:
+    """Of sums, whose errors are far larger than those of what is summed."""
+    terms, sizes = torch.full((64, 4096), 1.1, dtype=torch.float64), ErrorSizes()
+    errors = []
+    for each in (1.0, times):
+        with Rounding(torch.float32, times=each, sizes=sizes):
+            sums = terms.sum(1)
+        errors.append(sums - terms.sum(1))
+    assert float(errors[1].abs().mean() / errors[0].abs().mean()) == pytest.approx(abs(times), rel=0.1)
+    assert float((errors[0] / errors[1]).mean()) == pytest.approx(1 / times, rel=0.3)
 
 
 def test_values_that_leave_their_interval_have_a_mean_away_from_zero() -> None:

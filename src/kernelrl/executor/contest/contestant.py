@@ -149,7 +149,7 @@ class Contestant:
             os.close(fd)
             values = {item["number"]: value_at(memory, item) for item in given}
         self.held = []
-        del self.model  # its memory is free before the next one takes some
+        self.model = None  # its memory is free before the next one takes some
         return {"parameters": self._construct(Construction(hidden, values))}
 
     def _construct(self, construction: Construction) -> dict[str, Any]:

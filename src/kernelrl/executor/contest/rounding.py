@@ -10,6 +10,7 @@ on the dtype, and on nothing that the machine does.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable
 from functools import cache, reduce
 from typing import Any
@@ -162,8 +163,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         """Whether an operator made a factor of what its operands err by."""
         self.num_through_one = 0
         """Operators that make numbers near zero by way of numbers near one: errors of two of them may cancel."""
-        self._generator = np.random.default_rng(seed)
-        self._salt = int(self._generator.integers(1 << 62))
+        self._random = random.Random(seed)  # NumPy's takes as long for a number as an operator
+        self._salt = self._random.getrandbits(62)
         self._number = 0  # of the operator
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -309,10 +310,10 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             places = ((bits * _ODD) ^ (bits >> 29)).mul_(_ODD).bitwise_right_shift_(56).bitwise_and_(len(_SIZES) - 1)
             return _SIZES.to(like.device)[places]
         table, count = _table(like.device), like.numel()
-        starts = self._generator.integers(NUM_SIGNS, size=max(1, -(-count // NUM_SIGNS))).tolist()
-        parts = [table[start : start + NUM_SIGNS] for start in starts]
-        signs = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return signs[:count].view(like.shape)
+        starts = [self._random.randrange(NUM_SIGNS) for _ in range(0, max(count, 1), NUM_SIGNS)]
+        parts = [table[start : start + min(count, NUM_SIGNS)] for start in starts]
+        signs = parts[0] if len(parts) == 1 else torch.cat(parts)[:count]
+        return signs.view(like.shape)
 
 
 @cache

@@ -181,7 +181,7 @@ class LocalExecutor(Executor):
         environment = forkserver_environment(self.settings)
         own_end, other_end = socket.socketpair()
         with other_end:
-            command = [sys.executable, "-m", "kernelrl.executor.engines.service", str(other_end.fileno())]
+            command = [sys.executable, "-P", "-m", "kernelrl.executor.engines.service", str(other_end.fileno())]
             self._service = subprocess.Popen(
                 command, pass_fds=(other_end.fileno(),), stdin=subprocess.PIPE, env=environment, start_new_session=True
             )

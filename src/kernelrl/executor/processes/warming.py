@@ -49,7 +49,7 @@ def start_forkserver(environment: dict[str, str]) -> Warming:
     with other_end:
         fd = other_end.fileno()
         os.set_inheritable(fd, True)
-        command = [sys.executable, "-m", "kernelrl.executor.contest.forkserver", str(fd)]
+        command = [sys.executable, "-P", "-m", "kernelrl.executor.contest.forkserver", str(fd)]
         return Warming(os.posix_spawn(sys.executable, command, environment), control)
 
 
