@@ -10,8 +10,7 @@ on the dtype, and on nothing that the machine does.
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache, reduce
 from typing import Any
 
@@ -54,6 +53,8 @@ NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
 NUM_SIGNS = 1 << 17
 """Elements of a tensor that have signs from one place of the table of random ones, which is twice as long."""
+SOME_STARTS = 1024
+"""Places in that table that are drawn at a time."""
 _SPREAD = torch.linspace(0.85, 1.15, 128, dtype=torch.float64)
 _SIZES = torch.cat((_SPREAD, -_SPREAD))
 """Errors of one operator, in those that are usual. Were they all of one size, some of a sum would cancel."""
@@ -163,8 +164,9 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         """Whether an operator made a factor of what its operands err by."""
         self.num_through_one = 0
         """Operators that make numbers near zero by way of numbers near one: errors of two of them may cancel."""
-        self._random = random.Random(seed)  # NumPy's takes as long for a number as an operator
-        self._salt = self._random.getrandbits(62)
+        generator = np.random.default_rng(seed)
+        self._salt = int(generator.integers(1 << 62))
+        self._starts = _starts(generator)
         self._number = 0  # of the operator
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -310,10 +312,16 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             places = ((bits * _ODD) ^ (bits >> 29)).mul_(_ODD).bitwise_right_shift_(56).bitwise_and_(len(_SIZES) - 1)
             return _SIZES.to(like.device)[places]
         table, count = _table(like.device), like.numel()
-        starts = [self._random.randrange(NUM_SIGNS) for _ in range(0, max(count, 1), NUM_SIGNS)]
+        starts = [next(self._starts) for _ in range(0, max(count, 1), NUM_SIGNS)]
         parts = [table[start : start + min(count, NUM_SIGNS)] for start in starts]
         signs = parts[0] if len(parts) == 1 else torch.cat(parts)[:count]
         return signs.view(like.shape)
+
+
+def _starts(generator: np.random.Generator) -> Iterator[int]:
+    """Places in the table of signs. To draw a single number would take as long as an operator."""
+    while True:
+        yield from generator.integers(NUM_SIGNS, size=SOME_STARTS).tolist()
 
 
 @cache

@@ -75,7 +75,7 @@ def _is_variable(tensor: dict[str, Any], drawn: bool) -> bool:
         return False
     equal = tensor["origin"] == "constant" or (tensor["origin"] == "literal" and floating and size > 1)
     if tensor["kind"] == "buffer":
-        return equal
+        return equal and (floating or bool(tensor["shape"]))  # what has no dimension counts steps
     if drawn or equal:
         return floating and (drawn or not tensor["fixed"])
     return floating and not tensor["frozen"]
