@@ -6,7 +6,7 @@ Other constants, equal inputs apart, other values of what its constructor regist
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -16,7 +16,7 @@ from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, NOT
 from kernelrl.executor.judging.arena import Draw, span_of, view
 from kernelrl.executor.judging.images import Copies, Images, find_copies
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
-from kernelrl.executor.judging.variation import CONFINED, Seldom
+from kernelrl.executor.judging.variation import Confined, Seldom
 
 MAX_TRIES = 12
 """Sets of parameters that are tried to find those that must stay."""
@@ -235,7 +235,7 @@ def _find_confined(
     parameters: ReferenceParameters, runs: Callable[[], bool], kept: frozenset[int], number: int
 ) -> bool:
     """Find values that the reference bears of a parameter that may not have any; whether there are some."""
-    for parameters.confined[number] in CONFINED:
+    for parameters.confined[number] in get_args(Confined):
         parameters.choose(kept | {number}, enlarged=True)
         if runs():
             return True

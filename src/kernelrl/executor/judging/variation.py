@@ -41,7 +41,6 @@ Seldom = Literal["far", "some"]
 Confined = Literal["above", "within", "near", "scaled"]
 """How a parameter varies that the reference does not bear otherwise: not below zero, within [0, 1], little, or by
 factors alone (an identity stays invertible)."""
-CONFINED: tuple[Confined, ...] = ("above", "within", "near", "scaled")
 MARGIN, LITTLE = 0.02, 0.02
 """What is within [0, 1] is so far from its ends, and what varies little by up to so much."""
 FEWEST_ROWS = 5
