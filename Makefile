@@ -8,7 +8,7 @@ PIP_ARGS ?=
 # (four in `test-rest`, where some wait for jobs and nodes; together they keep two cores busy, in some 12 GB of memory)
 PYTEST := -q --dist loadfile --no-loadscope-reorder -n 3
 
-.PHONY: help setup demo test test-slow test-cluster test-rest cluster-setup lint gpu-check gpu-wheels clean
+.PHONY: help setup demo test test-slow test-candidates test-cluster test-rest cluster-setup lint gpu-check gpu-wheels clean
 GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich google-re2
 
 help: ## show this list
@@ -28,10 +28,13 @@ demo: setup ## train a small model on this CPU, from nothing to a report (a quar
 	@$(BIN)/kernelrl pipeline recipe=demo
 
 test: setup ## the test suite, without what takes long: minutes
-	$(BIN)/pytest $(PYTEST) -m "not slow and not gpu and not cluster"
+	$(BIN)/pytest $(PYTEST) -m "not slow and not exhaustive and not gpu and not cluster"
 
-test-slow: setup ## the tests that take long, and the candidates that `make test` leaves out
+test-slow: setup ## the tests that take long, and a further quarter of the candidates
 	$(BIN)/pytest $(PYTEST) -m "slow and not gpu and not cluster"
+
+test-candidates: setup ## every candidate file of the executor's tests (half an hour on two cores)
+	$(BIN)/pytest $(PYTEST) tests/test_executor.py -k "exploit or honest"
 
 test-cluster: cluster-setup ## the same on a real Slurm and a real Ray, here (needs root, slurm-wlm, munge, iproute2)
 	$(BIN)/pytest $(PYTEST) -n 2 -m cluster

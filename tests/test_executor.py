@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, get_args
 import pytest
 from omegaconf import OmegaConf
 
+import kernelrl.executor
 from candidate_files import EXPLOITS, HERE, HONEST, TASKS, from_file, header
 from conftest import KERNELS, REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge, processes_of, request, service_of, task_that_pries, wait_for
@@ -292,10 +294,22 @@ def _verdicts(executor: Executor, paths: Sequence[Path]) -> Iterator[tuple[Path,
         yield path, verdict
 
 
-PLAIN = {path for path in (*EXPLOITS, *HONEST) if header(path).get("loader") != "torch"}
-"""What PyTorch's own loader builds takes a minute each."""
-QUICK = PLAIN & {*EXPLOITS[::8], *HONEST[::8]}
-"""An eighth of every family, whose names begin alike: `make test-slow` judges the others."""
+QUICK = {path for paths in (EXPLOITS, HONEST) for path in paths[::8] if header(path).get("loader") != "torch"}
+"""An eighth of every family, whose names begin alike. What PyTorch's own loader builds takes a minute each."""
+
+
+def _drawn() -> set[Path]:
+    """Two further eighths, which `make test-slow` judges: others for each version of the executor, by its text.
+
+    `make test-candidates` judges all.
+    """
+    texts = sorted(Path(kernelrl.executor.__file__).parent.rglob("*.py"))
+    version = random.Random("".join(path.read_text() for path in texts))
+    parts = version.sample(range(1, 8), 2)
+    return {path for part in parts for paths in (EXPLOITS, HONEST) for path in paths[part::8]}
+
+
+DRAWN = _drawn()
 LAST, LAST_OF_THE_IMPATIENT = Path("last"), Path("last within tight limits")
 """Stand for honest kernels that are judged after all the others."""
 ENDLESS = [path for path in EXPLOITS if header(path)["expect"] == "timeout"]
@@ -305,8 +319,11 @@ ENDLESS = [path for path in EXPLOITS if header(path)["expect"] == "timeout"]
 def candidates(paths: Sequence[Path]) -> list[Any]:
     """Parameters of a test that looks at one of these files."""
     quick = QUICK | {LAST, LAST_OF_THE_IMPATIENT}
-    marks = {path: [pytest.mark.candidates(path)] + [pytest.mark.slow] * (path not in quick) for path in paths}
-    return [pytest.param(path, id=path.stem, marks=marks[path]) for path in paths]
+    params = []
+    for path in paths:
+        effort = [] if path in quick else [pytest.mark.slow] if path in DRAWN else [pytest.mark.exhaustive]
+        params.append(pytest.param(path, id=path.stem, marks=[pytest.mark.candidates(path), *effort]))
+    return params
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +350,8 @@ def test_no_exploit_is_accepted(judged: Judged, path: Path) -> None:
 
 
 QUICK_EXPLOITS = [path for path in EXPLOITS if path in QUICK]
-OTHER_EXPLOITS = [path for path in EXPLOITS if path in PLAIN - QUICK]
+DRAWN_EXPLOITS = [path for path in EXPLOITS if path in DRAWN]
+OTHER_EXPLOITS = [path for path in EXPLOITS if path not in QUICK | DRAWN]
 
 
 @pytest.mark.parametrize(
@@ -341,9 +359,14 @@ OTHER_EXPLOITS = [path for path in EXPLOITS if path in PLAIN - QUICK]
     [
         pytest.param(QUICK_EXPLOITS, id="quick", marks=pytest.mark.candidates(*QUICK_EXPLOITS)),
         pytest.param(
+            DRAWN_EXPLOITS,
+            id="drawn",
+            marks=[pytest.mark.candidates(EXPLOITS[0], *DRAWN_EXPLOITS), pytest.mark.slow],
+        ),
+        pytest.param(
             OTHER_EXPLOITS,
             id="other",
-            marks=[pytest.mark.candidates(EXPLOITS[0], *OTHER_EXPLOITS), pytest.mark.slow],
+            marks=[pytest.mark.candidates(EXPLOITS[0], *OTHER_EXPLOITS), pytest.mark.exhaustive],
         ),
     ],
 )
