@@ -31,6 +31,7 @@ Distribution = Literal[
     "spike",
     "grains",
     "ends",
+    "boundary",
 ]
 """Value distributions beside the task's own (`executor/contest/distributions.py`)."""
 

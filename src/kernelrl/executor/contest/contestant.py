@@ -45,6 +45,7 @@ from kernelrl.executor.contest.input_changes import leaves_behind, share_element
 from kernelrl.executor.contest.inputs import Inputs
 from kernelrl.executor.contest.interpreted import failing_with_kernels
 from kernelrl.executor.contest.launches import recorded_launches
+from kernelrl.executor.contest.layouts import Layouts
 from kernelrl.executor.contest.operator_record import OperatorRecord
 from kernelrl.executor.contest.seeding import seed_torch
 from kernelrl.executor.contest.state import read_settings, read_state
@@ -256,7 +257,8 @@ class Contestant:
         self.note.clear()
         before = self.native.handed_over.count
         thresholds = Thresholds(self.model, self.args, self.ranges) if compared else contextlib.nullcontext()
-        with thresholds, OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
+        layouts = Layouts() if compared else contextlib.nullcontext()
+        with thresholds, layouts, OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
             args = self.args
             if self.gpu is not None and profiled:
                 outputs, seen["library_share"] = library_share(lambda: self.model(*args))
@@ -272,6 +274,8 @@ class Contestant:
             seen["idle"] = sorted(record.counts.keys() - record.changing)
         if isinstance(thresholds, Thresholds):
             seen["thresholds"] = thresholds.found()
+        if isinstance(layouts, Layouts):
+            seen["laid_out"] = layouts.of(outputs)
         return outputs
 
     def do_threads(self, number: int) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def redraw(
     Returns:
         None: the distribution says nothing about such values.
     """
-    if drawn.numel() == 0:
+    if drawn.numel() == 0 or name == BOUNDARY:
         return None
     if not drawn.is_floating_point():
         return _INTEGERS[name](drawn, generator) if name in _INTEGERS else None
@@ -425,6 +425,9 @@ DISTRIBUTIONS: dict[Distribution, Callable[[torch.Tensor, torch.Generator], torc
     "ordered": rare.ordered,
     "ends": _ends,
 }
+BOUNDARY: Distribution = "boundary"
+"""Values between those of two draws of the task's own, beside a place where an output changes (`judging/boundary.py`).
+"""
 RARE: tuple[Distribution, ...] = ("rows", "spike", "grains")
 """Those that are the task's own but for something rare."""
 LEAVING = ("normal", "uniform", "spike")

@@ -7,7 +7,7 @@ its draws keeps its structure: triangular, symmetric, positive definite, one-hot
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,6 +56,8 @@ class Further:
     """Some draws by Python's `random` are the smallest or the largest that they can be."""
     rows: bool = False
     """Some rows are all zero, of masks all false or all true."""
+    between: float = 0.0
+    """At the boundary: where floating-point values lie between those of two draws, 0 to 1."""
 
 
 class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
@@ -77,6 +79,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         self._further = self._given  # of the current draw
         self._state = torch.Generator().manual_seed(seed).get_state()
         self._generator = torch.Generator().manual_seed(seed)
+        self._other_state = torch.Generator().manual_seed(seed ^ 1).get_state()
         self.num_drawn = 0
         """Number of draws seen."""
         self._num_with_nan = self._num_far = 0
@@ -97,7 +100,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
                 self.plain.follow(func, args, kwargs, result)
             return result
         torch.set_rng_state(self._state)
-        drawn = func(*args, **{name: None if name == "generator" else value for name, value in kwargs.items()})
+        kwargs = {name: None if name == "generator" else value for name, value in kwargs.items()}
+        drawn = func(*args, **kwargs)
         self._state = torch.get_rng_state()
         if not isinstance(drawn, torch.Tensor):
             return drawn
@@ -111,6 +115,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             if support is not None and drawn.is_floating_point():
                 self.plain.begin(drawn, self.num_drawn, support)
             return drawn
+        if self._distribution == distributions.BOUNDARY:
+            return self._between(drawn, name, lambda: func(*args, **kwargs))
         only = self._given.only
         holds = only is None or self.num_drawn in only
         self._further = self._given if holds else Further()
@@ -121,6 +127,17 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             self.num_redrawn += name not in _COINS or self._distribution in distributions.PATTERNED
             drawn.copy_(new)
         return drawn
+
+    def _between(self, drawn: torch.Tensor, name: str, draw_again: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Between the drawn values and others."""
+        if name not in _UNIT + _UNBOUNDED + _UNIFORM or not drawn.is_floating_point():
+            return drawn
+        first = drawn.double()
+        torch.set_rng_state(self._other_state)
+        other = draw_again().double()
+        self._other_state = torch.get_rng_state()
+        self.num_redrawn += 1
+        return drawn.copy_(torch.lerp(first, other, self._given.between))
 
     def _redraw(
         self, distribution: Distribution, name: str, drawn: torch.Tensor, support: Range | None

@@ -11,8 +11,10 @@ import torch
 
 from kernelrl.errors import TaskError
 from kernelrl.executor import trees
+from kernelrl.executor.contest.distributions import BOUNDARY
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping, view
+from kernelrl.executor.judging.boundary import Boundary, are_equal, decides, find_boundary, find_distance, pair_of
 from kernelrl.executor.judging.expectations import befores, expect
 from kernelrl.executor.judging.habits import Habits, find_not_finite
 from kernelrl.executor.judging.images import Images
@@ -45,6 +47,11 @@ class Cases:
         self._task = own.task
         self._made: dict[Draw, Case | None] = {}
         self._settled: dict[Draw, list[compare.Expected] | None] = {}
+        self._decides: bool | None = None
+        """Whether all outputs are decisions; None: that has not been tried."""
+        self._boundaries: dict[Draw, Boundary | None] = {}
+        self._distances: dict[tuple[int, int], float | None] = {}
+        """From boundaries, by the numbers of shape and parameters."""
         self.shapes: list[Shape] = []
         """Of the inputs; the first one is that which the task shows."""
         self.changes: list[int] = []
@@ -54,13 +61,15 @@ class Cases:
 
     def of(self, draw: Draw) -> Case | None:
         """The case of that draw, made at its first use; None: the reference itself is not reliable on it."""
+        if draw.distribution == BOUNDARY:
+            return self.of_special(draw)
         if draw not in self._made:
             hidden = draw.distribution != "task"
             self._made[draw] = self._reliable_case(draw) if hidden else self._firmly(self.make, draw)[0]
         return self._made[draw]
 
     def of_special(self, draw: Draw) -> Case | None:
-        """The same of inputs as the task draws them, with parameters on which nothing else depends."""
+        """The same of inputs or parameters on which nothing else depends."""
         if draw not in self._made:
             case, reliable = self._try_case(draw)
             self._made[draw] = case if reliable else None
@@ -78,6 +87,8 @@ class Cases:
         """Make all of them anew."""
         self._made.clear()
         self._settled.clear()
+        self._boundaries.clear()
+        self._distances.clear()
         self.unborne.clear()
 
     @property
@@ -286,6 +297,8 @@ class Cases:
         inputs = None
         if drawn is not None:
             inputs = drawn.image, drawn.shape
+        elif draw.distribution == BOUNDARY:
+            inputs = self._beside_a_boundary(draw)
         elif self.habits.bears(draw.distribution):
             inputs = self._images.draw(draw, self.shapes[draw.shape])
         if inputs is None:
@@ -305,3 +318,40 @@ class Cases:
         after = own.arena.inputs(shape.layout) if changed else []
         case = Case(draw, shape, image, native["tensors"], [], changed, None)
         return case, outputs + [after[index] for index in changed]
+
+    def _beside_a_boundary(self, draw: Draw) -> tuple[torch.Tensor, Shape] | None:
+        """Inputs on one side of the boundary of a decision, by the number of the draw; None: no such are known."""
+        own, pair, side = self._own, pair_of(draw), draw.index % 2
+        if self._decides is False or self.habits.changes_more:
+            return None
+        self._parameters.take(draw.parameters)
+
+        def inputs(place: float) -> tuple[torch.Tensor, Shape]:
+            found = self._images.draw(pair, self.shapes[draw.shape], place)
+            if found is None:
+                raise TaskError(f"task {self._task.id}: get_inputs() draws no floating-point numbers by PyTorch")
+            return found
+
+        def call(place: float) -> list[torch.Tensor]:
+            image, shape = inputs(place)
+            return own.outputs(own.call(shape.layout, image))
+
+        def excludes(place: float, outputs: list[torch.Tensor]) -> bool:
+            image, shape = inputs(place)
+            case, reliable = self.make(pair, Case(pair, shape, image, [], [], [], None))
+            expected = case.expected if case is not None and reliable else None
+            return expected is not None and not compare.all_accepted(expected, outputs)
+
+        if self._decides is None:
+            self._decides = decides(call)
+        if pair not in self._boundaries:
+            self._boundaries[pair] = find_boundary(call) if self._decides else None
+        if (boundary := self._boundaries[pair]) is None:
+            return None
+        scale = draw.shape, draw.parameters
+        if scale not in self._distances:
+            self._distances[scale] = find_distance(boundary, side, excludes)
+        if (distance := self._distances[scale]) is None:
+            return None
+        place = boundary.place(side, distance)
+        return inputs(place) if are_equal(call(place), boundary.outputs[side]) else None

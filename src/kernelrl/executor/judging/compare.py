@@ -505,14 +505,13 @@ def _root_mean_square(values: torch.Tensor) -> float:
 
 
 def form_error(
-    trial: int, inputs: str, index: int, native: dict[str, Any], described: Any, lays_out: bool
+    trial: int, inputs: str, index: int, native: dict[str, Any], described: Any, orders: list[list[int]] | None
 ) -> TrialError | None:
     """What is wrong with an output's description, before its memory is read. The description is hostile data.
 
     Args:
         native: the description of the reference's.
-        lays_out: the reference writes data in another order of dimensions: its outputs' order, or the usual one of a
-            contiguous tensor, must be kept. Otherwise any order will do.
+        orders: strides of which one gives the order of its dimensions; None: any order will do.
     """
     if not isinstance(described, dict):
         return TrialError(trial=trial, kind="type", inputs=inputs, message="the output is not described")
@@ -534,14 +533,14 @@ def form_error(
         return error("layout", described.get("layout"), "strided")
     if stride != native["stride"] and not trees.is_dense(native["shape"], stride):
         return error("layout", f"stride {stride}", "a dense tensor")
-    if lays_out and not any(_same_order(shape, stride, order) for order in (native["stride"], _contiguous(shape))):
-        return error("layout", f"stride {stride}", f"stride {_contiguous(shape)}, as `contiguous()` gives it")
+    if orders is not None and not any(_same_order(shape, stride, order) for order in orders):
+        return error("layout", f"stride {stride}", f"stride {orders[0]}: to lay data out so is part of this task")
     if not isinstance(pointer := described.get("pointer"), int) or not 0 <= pointer < 1 << 64:
         return error("layout", "no address" if isinstance(pointer, int) else pointer, "an address")
     return None
 
 
-def _contiguous(shape: list[int]) -> list[int]:
+def contiguous(shape: list[int]) -> list[int]:
     """The strides of a contiguous tensor."""
     return [math.prod(max(length, 1) for length in shape[place + 1 :]) for place in range(len(shape))]
 

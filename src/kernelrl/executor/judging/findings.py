@@ -38,6 +38,8 @@ UNCERTAINTY = 0.3
 """Share of the overhead by which all times of one process may be off together (benchmarks/timing_honesty.py)."""
 TOO_WIDE = 3.0
 """An interval that holds 1 and whose upper end is so many times the lower one tells nothing."""
+BUSY_MS = 1.0
+"""Asking takes so long, and the times of short calls tell little, where others keep the cores busy."""
 UNEVEN = 0.25
 """Share of a candidate's time by which its other calls, or the mean of all, may take longer than those that count."""
 
@@ -232,7 +234,7 @@ class Findings:
                 f"{item.rule}: {item.evidence}" + (f" (line {item.line})" if item.line else "")
                 for item in self.violations[:5]
             )
-        uneven = False
+        uneven, final = False, self.final
         conditions = speedup = speedup_compiled = reference_ms = candidate_ms = compiled_ms = None
         if self.calls:
             conditions = Conditions(
@@ -253,10 +255,12 @@ class Findings:
             candidate_ms = float(np.median(self._net(counted._candidate))) * 1e3
             times = f"{self._said(candidate_ms)} against {self._said(reference_ms)}"
             feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
+            asking_ms = self.overhead * 1e3
+            final = final and asking_ms < BUSY_MS
             if speedup.low < 1 < speedup.high and speedup.high > TOO_WIDE * speedup.low:
-                asking_ms = self.overhead * 1e3
                 why = f"calls are short beside what asking takes ({asking_ms:.3f} ms)"
                 if min(candidate_ms, reference_ms) > asking_ms:
+                    final = False
                     why = f"the machine is busy (load {self.load:.1f}), and the ratio is that of neighbouring calls"
                 feedback += f" Too wide to tell: {why}."
             if uneven:
@@ -283,7 +287,7 @@ class Findings:
             task_id=request.task.id,
             candidate=request.candidate.digest if request.candidate else None,
             status=status,
-            final=self.final,
+            final=final,
             stage=self.stage,
             dialect=request.dialect,
             device=settings.device,

@@ -37,6 +37,8 @@ _LAYS_OUT = frozenset(
     for name in "clone _to_copy copy_ cat stack index index_select gather take take_along_dim repeat roll flip".split()
 )
 """Operators that may write data in another order of dimensions, as `contiguous` and `reshape` do by `clone`."""
+_LAY_OUT = ("_copy", "_pad", "_pad1d", "_pad2d", "_pad3d", "_pad_nd")
+"""How names of others end: `permute_copy`, `reflection_pad2d`."""
 
 _READS = frozenset(f"aten::{name}" for name in "item _local_scalar_dense is_nonzero".split())
 """Operators by which a program's next steps hang on values: with strange ones it might never end."""
@@ -70,6 +72,8 @@ class Habits:
     """It solves systems or decomposes matrices, which large numbers among tiny ones make nearly singular."""
     lays_out: bool
     """It writes data in another order of dimensions, so the order of its outputs is part of the work."""
+    laid_out: list[bool]
+    """Of each output: it is data that were written in another order of dimensions, so that order is the work."""
     not_finite: set[str]
     """Which of NaN and infinity are among its outputs."""
     returns_input: bool
@@ -157,7 +161,8 @@ def learn_habits(
         ),
         eliminates=any(name.removeprefix("aten::").startswith(ELIMINATING) for name in operators),
         reads=bool(_READS & operators),
-        lays_out=bool(_LAYS_OUT & operators),
+        lays_out=any(map(_lays_out, operators)),
+        laid_out=native["laid_out"],
         not_finite=not_finite,
         returns_input=any(own.arena.owns(described["pointer"]) for described in native["tensors"]),
         changes_state=changes_state,
@@ -166,6 +171,10 @@ def learn_habits(
         reuses_outputs=any(first["pointer"] == second["pointer"] for first, second in pairs),
         thresholds=native["thresholds"],
     )
+
+
+def _lays_out(operator: str) -> bool:
+    return operator in _LAYS_OUT or operator.endswith(_LAY_OUT)
 
 
 def _check_draws(own: ReferenceProcess, layout: dict[str, Any], image: torch.Tensor) -> None:

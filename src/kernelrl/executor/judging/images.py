@@ -219,12 +219,18 @@ class Images:
             return {"floats": compared["ties"], "integers": compared["integers"], "beyond": beyond}
         return found
 
-    def draw(self, draw: Draw, shape: Shape) -> tuple[torch.Tensor, Shape] | None:
+    def draw(self, draw: Draw, shape: Shape, between: float = 0.0) -> tuple[torch.Tensor, Shape] | None:
         """The inputs of a draw, with the shape that has its numbers: those that the task passes beside its tensors.
 
         None: the distribution does not apply to this task.
+
+        Args:
+            draw: which inputs.
+            shape: of the inputs.
+            between: see `drawing.Further`.
         """
-        drawn = self._own.ask(self.question(draw, shape.sizes))
+        question = self.question(draw, shape.sizes)
+        drawn = self._own.ask(question | {"further": question["further"] | {"between": between}})
         if not shape.numbers_vary and drawn["done"] != shape.layout["form"]:
             shape = replace(shape, layout=shape.layout | {"form": drawn["done"]})
             self.draws_numbers = True

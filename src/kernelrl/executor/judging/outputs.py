@@ -158,8 +158,8 @@ class Outputs:
         outputs, errors = [], []
         own: list[torch.Tensor | None] = [*case.native] or [None] * len(described)
         for index, (native, item) in enumerate(zip(case.outputs, described, strict=True)):
-            lays_out = self._reference.habits.lays_out
-            error = compare.form_error(trial, case.inputs, index, native, item, lays_out)
+            orders = self._orders(index, native)
+            error = compare.form_error(trial, case.inputs, index, native, item, orders)
             if error is None:
                 try:
                     at = item | {"pointer": readable[index]["pointer"]}
@@ -173,6 +173,14 @@ class Outputs:
             if error is not None:
                 errors.append(error)
         return outputs, errors
+
+    def _orders(self, index: int, native: dict[str, Any]) -> list[list[int]] | None:
+        """Strides in whose order of dimensions an output may lie; None: in any."""
+        habits = self._reference.habits
+        if not habits.lays_out:
+            return None
+        is_laid_out = index < len(habits.laid_out) and habits.laid_out[index]
+        return [native["stride"]] if is_laid_out else [compare.contiguous(native["shape"]), native["stride"]]
 
 
 def _as_list(value: Any) -> list[Any]:

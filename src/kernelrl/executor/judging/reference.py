@@ -14,11 +14,12 @@ import torch
 
 from kernelrl.errors import TaskError
 from kernelrl.executor.api import Distribution, ExecutorSettings
-from kernelrl.executor.contest.distributions import NOT_FINITE, RARE
+from kernelrl.executor.contest.distributions import BOUNDARY, NOT_FINITE, RARE
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, Draw, Shape
 from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
+from kernelrl.executor.judging.boundary import NUM_CASES
 from kernelrl.executor.judging.cases import Cases
 from kernelrl.executor.judging.demand import Demand, find_demand
 from kernelrl.executor.judging.expectations import check_dependence
@@ -289,10 +290,14 @@ class Reference:
         cases = [self._trial(index, checked) for index in range(settings.trials)]
         cases += self._special_cases(packed)
         planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self._shapes))]
+        if BOUNDARY in settings.distributions:  # some hidden parameters leave nothing to decide
+            initial = self.parameters.number(INITIAL, packed) if self.parameters.vary else checked
+            sides = enumerate([checked] * NUM_CASES + [initial] * NUM_CASES)
+            planned += [Draw(index, BOUNDARY, parameters=parameters) for index, parameters in sides]
         planned += [
             Draw(index, name, parameters=redrawn)
             for index, name in enumerate(settings.distributions)
-            if name not in self._rare or name in self._rare[settings.trials - 1 :]
+            if name != BOUNDARY and (name not in self._rare or name in self._rare[settings.trials - 1 :])
         ]
         cases += [case for draw in planned if (case := self._case_of_some(draw)) is not None]
         shown = {case.draw.distribution for case in cases}

@@ -1,0 +1,39 @@
+"""Which outputs a program has laid out: data that were copied in another order of dimensions, and nothing else done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kernelrl.executor.contest.operator_mode import OperatorMode
+from kernelrl.executor.contest.values import tensors_in
+
+_WRITE_ANEW = ("clone", "_to_copy")
+
+
+class Layouts(OperatorMode):  # type: ignore[no-untyped-call]
+    """While it is active, notes the tensors to which data were copied in another order of dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._laid_out: list[torch.Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.removeprefix("aten::")
+        source = args[0] if name in _WRITE_ANEW else args[1] if name == "copy_" else None
+        if source is not None and source.shape == result.shape and _order(source) != _order(result):
+            self._laid_out.append(result)
+        return result
+
+    def of(self, outputs: Any) -> list[bool]:
+        """Of each output: it lies in such a tensor."""
+        storages = {tensor.untyped_storage().data_ptr() for tensor in self._laid_out}
+        return [output.untyped_storage().data_ptr() in storages for output in tensors_in(outputs)]
+
+
+def _order(tensor: torch.Tensor) -> list[int]:
+    """The dimensions by their steps, the longest first; those of length one, or without a step, have no place."""
+    dims = [dim for dim in range(tensor.dim()) if tensor.shape[dim] > 1 and tensor.stride(dim)]
+    return sorted(dims, key=tensor.stride, reverse=True)

@@ -1,0 +1,96 @@
+"""Inputs beside the boundary of a decision, for tasks whose outputs are indices, booleans or what is made of these.
+
+Rounding shows in such outputs where a decision is close, and on random inputs few are: weights in eight bits choose
+the same largest of a thousand. Between two draws of the task's own there is a place where an output changes. Inputs a
+little before and behind it, where any program in the task's precision still decides as the reference does, show who
+computes less exactly: their boundary lies elsewhere, so they are wrong on one of the two sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from kernelrl.executor.contest.values import are_same_bytes
+from kernelrl.executor.judging.arena import Draw
+
+NEAR = 2.0**-10
+"""A step between two draws after which outputs that are decisions are the same, but for many of them."""
+HALVINGS = 24
+"""Steps of bisection: the numbers of float32 are not much denser."""
+DISTANCES = [2.0**-exponent for exponent in range(20, 4, -2)]
+"""From a boundary, that are tried until rounding no longer decides."""
+FARTHER = 16
+"""By so much the distance is larger then: programs approximate functions with somewhat larger errors."""
+NUM_CASES = 4
+"""Cases that are checked with the same parameters: both sides of two boundaries."""
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where an output changes on the way from one draw to another."""
+
+    before: float
+    behind: float
+    outputs: tuple[list[torch.Tensor], list[torch.Tensor]]
+    """The reference's, before and behind."""
+
+    def place(self, side: int, distance: float) -> float:
+        """So far before it (0) or behind it (1), but not beyond the two draws."""
+        return min(1.0, self.behind + distance) if side else max(0.0, self.before - distance)
+
+
+def pair_of(draw: Draw) -> Draw:
+    """The draw whose boundary is that of both sides."""
+    return replace(draw, index=draw.index // 2 * 2)
+
+
+def decides(call: Callable[[float], list[torch.Tensor]]) -> bool:
+    """Whether outputs stay as they are when inputs change a little.
+
+    Args:
+        call: gives the reference's outputs at a place between two draws, 0 to 1.
+    """
+    return are_equal(call(0.0), call(NEAR))
+
+
+def find_boundary(call: Callable[[float], list[torch.Tensor]]) -> Boundary | None:
+    """The place where an output changes first, or nearly so; None: it does nowhere.
+
+    Args:
+        call: see `decides`.
+    """
+    before, behind = 0.0, 1.0
+    first, last = call(before), call(behind)
+    if are_equal(first, last):
+        return None
+    for _ in range(HALVINGS):
+        middle = (before + behind) / 2
+        outputs = call(middle)
+        if are_equal(outputs, first):
+            before = middle
+        else:
+            behind, last = middle, outputs
+    return Boundary(before, behind, (first, last))
+
+
+def find_distance(boundary: Boundary, side: int, excludes: Callable[[float, list[torch.Tensor]], bool]) -> float | None:
+    """Distance from a boundary at which rounding does not decide; None: it is not small.
+
+    Args:
+        boundary: on the way between two draws.
+        side: before it (0) or behind it (1).
+        excludes: says of a place whether these outputs, the other side's, are wrong there.
+    """
+    others = boundary.outputs[1 - side]
+    least = next((each for each in DISTANCES if excludes(boundary.place(side, each), others)), None)
+    return None if least is None else FARTHER * least
+
+
+def are_equal(outputs: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    """Whether two calls gave the same."""
+    if [each.shape for each in outputs] != [each.shape for each in others]:
+        return False
+    return all(map(are_same_bytes, outputs, others))
