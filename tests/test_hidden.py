@@ -35,10 +35,11 @@ from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.contest.error_sizes import MOST_BYTES, ErrorSizes
 from kernelrl.executor.contest.exact import compute
 from kernelrl.executor.contest.few_places import vary_few
+from kernelrl.executor.contest.layouts import Layouts
 from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
-from kernelrl.executor.judging import compare, other_numbers
+from kernelrl.executor.judging import boundary, compare, other_numbers
 from kernelrl.executor.judging.arena import Draw
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
 from kernelrl.executor.judging.expectations import LEAST_SCALES
@@ -1791,3 +1792,56 @@ def test_a_mask_that_hides_nothing_hides_a_whole_row_now_and_then() -> None:
         assert set(rows) == {0, 1} and 20 < sum(rows) < 60
     for shown in (torch.ones(8), torch.full((4, 8), 0.5), torch.eye(4)):
         assert all(constants.with_row(shown, shown, generator) is shown for _ in range(20))
+
+
+def test_the_boundary_of_a_decision_lies_where_an_output_changes() -> None:
+    limit = torch.tensor(1 / 3, dtype=torch.float64)
+
+    def call(place: float) -> list[torch.Tensor]:
+        return [torch.tensor(place, dtype=torch.float64) > limit, torch.zeros(2)]
+
+    assert boundary.decides(call)
+    assert not boundary.decides(lambda place: [torch.tensor(place)]), "what changes with any step is no decision"
+    assert boundary.find_boundary(lambda place: [torch.zeros(2)]) is None
+    found = boundary.find_boundary(call)
+    assert found is not None and found.before <= 1 / 3 < found.behind < 1 / 3 + 1e-6
+    assert [bool(outputs[0]) for outputs in found.outputs] == [False, True]
+    rounding = 1e-4
+    distance = boundary.find_distance(found, 1, lambda place, outputs: not outputs[0] and place - 1 / 3 > rounding)
+    assert distance is not None and rounding < distance / boundary.FARTHER < 5 * rounding
+    assert boundary.find_distance(found, 0, lambda place, outputs: False) is None, "rounding decides everywhere"
+
+
+def test_between_two_draws_lie_inputs_of_the_same_structure() -> None:
+    def draw(between: float) -> torch.Tensor:
+        with Drawing("boundary", 3, Further(between=between)) as drawing:
+            drawn = torch.rand(4, 4).triu()
+        assert drawing.num_redrawn == 1
+        return drawn
+
+    first, middle, last = draw(0.0), draw(0.5), draw(1.0)
+    assert torch.allclose(middle, (first + last) / 2) and not torch.equal(first, last)
+    assert torch.equal(middle, middle.triu())
+
+
+def test_decisions_are_tried_beside_their_boundary(executor_cache: Path, kept_executor: Kept) -> None:
+    """Before it and behind it: elsewhere weights in eight bits choose the same token."""
+    request = from_file(HERE / "exploits" / "oracle_token_of_weights_in_eight_bits.py")
+    settings = {**UNTIMED, "cache_dir": str(executor_cache), "trials": 1}
+    with kept_executor({**settings, "distributions": ["boundary"]}) as engine:
+        [verdict] = engine.evaluate([request])
+        assert verdict.status == "incorrect" and {error.inputs for error in verdict.errors} >= {"boundary"}
+        assert judge(engine, (HONEST[0].parent / "next_token_whole.py").read_text(), request.task).correct
+    with kept_executor({**settings, "distributions": []}) as engine:
+        assert engine.evaluate([request])[0].correct
+
+
+def test_what_is_laid_out_is_told_from_what_is_computed() -> None:
+    x = torch.randn(2, 3, 4, 5)
+    with Layouts() as layouts:
+        last = x.contiguous(memory_format=torch.channels_last)
+        back = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+        copied = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
+        computed, cloned = last * 2, x.transpose(1, 2).clone()
+    assert layouts.of([last, (back, copied)]) == [True] * 3
+    assert layouts.of([x, computed, cloned]) == [False] * 3

@@ -16,8 +16,7 @@ class Calls(Expressions):
 
     def _call(self, node: ast.Call) -> Value:
         function = node.func
-        if (owner := self._super_init_of(node)) is not None:
-            self._unit.mentions |= {(base.id, True) for base in owner.bases if isinstance(base, ast.Name)}
+        if self._is_super_init(node):
             return self._pass(node, self._methods["__init__"])
         library = self.names.library(function)
         if library is not None:
@@ -37,17 +36,17 @@ class Calls(Expressions):
             return self._construct(node, self.classes[function.id])
         return self._call_value(node, called)
 
-    def _super_init_of(self, node: ast.Call) -> ast.ClassDef | None:
-        """The class in whose `__init__` a call is `super().__init__(…)` or `super(ModelNew, self).__init__(…)`."""
+    def _is_super_init(self, node: ast.Call) -> bool:
+        """Whether a call in the `__init__` of a class is `super().__init__(…)` or `super(ModelNew, self).__init__(…)`."""
         routine = self._routine
         if routine is None or routine.owner is None or routine.unit.name != "__init__":
-            return None
+            return False
         match node.func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=arguments, keywords=[]), attr="__init__"):
                 names = [each.id for each in arguments if isinstance(each, ast.Name)]
                 is_plain = names in ([], [routine.owner.name, "self"]) and len(names) == len(arguments)
-                return routine.owner if is_plain else None
-        return None
+                return is_plain
+        return False
 
     def _arguments(self, node: ast.Call) -> list[tuple[str | None, Value]]:
         """Values of a call's arguments by name, None for those by place; of starred ones what these hold, as `*`."""

@@ -284,18 +284,23 @@ class Definitions:
                     waiting += self._of_class(name, then)
 
     def _of_class(self, name: str, context: Context) -> list[tuple[Unit, Context]]:
-        """What runs where a class is called, and its `forward`, with those of the classes that it is derived from."""
-        seen, waiting = set[str](), [name]
+        """What runs where a class is called, of the classes that it is derived from too, and its `forward`, which may
+        be theirs."""
+        found, seen, waiting = list[tuple[Unit, Context]](), set[str](), [(name, False)]
         while waiting:
-            if (each := waiting.pop()) in self.classes and each not in seen:
-                seen.add(each)
-                waiting += [base.id for base in self.classes[each].bases if isinstance(base, ast.Name)]
-        members = [each for name in seen for each in self.classes[name].body if isinstance(each, ast.FunctionDef)]
-        return [
-            (self.routines[each].unit, context if each.name == "__init__" else "forward")
-            for each in members
-            if each.name in ("__init__", "forward")
-        ]
+            each, is_overridden = waiting.pop()
+            if each not in self.classes or each in seen:
+                continue
+            seen.add(each)
+            body = self.classes[each].body
+            own = {member.name: self.routines[member].unit for member in body if isinstance(member, ast.FunctionDef)}
+            if "__init__" in own:
+                found.append((own["__init__"], context))
+            if "forward" in own and not is_overridden:
+                found.append((own["forward"], "forward"))
+            bases = [base.id for base in self.classes[each].bases if isinstance(base, ast.Name)]
+            waiting += [(base, is_overridden or "forward" in own) for base in bases]
+        return found
 
 
 def _at_worst(routine: Routine, context: Context) -> Context:

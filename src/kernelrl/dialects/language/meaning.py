@@ -173,7 +173,6 @@ class Meaning(Calls):
 
     def _define_class(self, node: ast.ClassDef) -> None:
         for base in node.bases:
-            self._unit.mentions.add((getattr(base, "id", ""), True))
             if not self._may_derive(node, base):
                 name = self.names.library(base) or ast.unparse(base)[:60]
                 evidence = f"class {node.name}({name}): classes are subclasses of nn.Module; write functions"

@@ -300,6 +300,8 @@ class Reference:
             if name != BOUNDARY and (name not in self._rare or name in self._rare[settings.trials - 1 :])
         ]
         cases += [case for draw in planned if (case := self._case_of_some(draw)) is not None]
+        in_turn = list(dict.fromkeys(case.draw.parameters for case in cases))  # of which a candidate gets each once
+        cases.sort(key=lambda case: in_turn.index(case.draw.parameters))
         shown = {case.draw.distribution for case in cases}
         changes = any(case.changed for case in cases)  # what it makes of its inputs may not be reliable there
         self._borne = [] if changes else [name for name in self._rare if name in shown]
