@@ -37,7 +37,7 @@ class Calls(Expressions):
         return self._call_value(node, called)
 
     def _is_super_init(self, node: ast.Call) -> bool:
-        """Whether a call in the `__init__` of a class is `super().__init__(…)` or `super(ModelNew, self).__init__(…)`."""
+        """Whether a call in `__init__` is `super().__init__(…)` or `super(ModelNew, self).__init__(…)`."""
         routine = self._routine
         if routine is None or routine.owner is None or routine.unit.name != "__init__":
             return False
