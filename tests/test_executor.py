@@ -12,10 +12,11 @@ from typing import Any, get_args
 import pytest
 from omegaconf import OmegaConf
 
-import kernelrl.executor
+import kernelrl.executor as executor_room
 from candidate_files import EXPLOITS, HERE, HONEST, TASKS, from_file, header
 from conftest import KERNELS, REFERENCE, RIGHT, Kept
 from executor_cases import FAST, judge, processes_of, request, service_of, task_that_pries, wait_for
+from kernelrl import dialects
 from kernelrl.candidate import Completion
 from kernelrl.configs import config_dir
 from kernelrl.errors import UserError
@@ -299,14 +300,14 @@ QUICK = {path for paths in (EXPLOITS, HONEST) for path in paths[::8] if header(p
 
 
 def _drawn() -> set[Path]:
-    """Two further eighths, which `make test-slow` judges: others for each version of the executor, by its text.
+    """Two sevenths of the others, which `make test-slow` judges: others for each version of what judges, by its text.
 
     `make test-candidates` judges all.
     """
-    texts = sorted(Path(kernelrl.executor.__file__).parent.rglob("*.py"))
+    texts = sorted(path for room in (executor_room, dialects) for path in Path(room.__file__).parent.rglob("*.py"))
     version = random.Random("".join(path.read_text() for path in texts))
-    parts = version.sample(range(1, 8), 2)
-    return {path for part in parts for paths in (EXPLOITS, HONEST) for path in paths[part::8]}
+    others = [[path for path in paths if path not in QUICK] for paths in (EXPLOITS, HONEST)]
+    return {path for part in version.sample(range(7), 2) for paths in others for path in paths[part::7]}
 
 
 DRAWN = _drawn()

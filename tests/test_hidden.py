@@ -1816,12 +1816,13 @@ def test_between_two_draws_lie_inputs_of_the_same_structure() -> None:
     def draw(between: float) -> torch.Tensor:
         with Drawing("boundary", 3, Further(between=between)) as drawing:
             drawn = torch.rand(4, 4).triu()
-        assert drawing.num_redrawn == 1
-        return drawn
+            in_place = torch.empty(4, dtype=torch.float64).normal_()
+        assert drawing.num_redrawn == 2
+        return torch.cat([drawn, in_place[None]])
 
     first, middle, last = draw(0.0), draw(0.5), draw(1.0)
     assert torch.allclose(middle, (first + last) / 2) and not torch.equal(first, last)
-    assert torch.equal(middle, middle.triu())
+    assert torch.equal(middle[:4], middle[:4].triu())
 
 
 def test_decisions_are_tried_beside_their_boundary(executor_cache: Path, kept_executor: Kept) -> None:
@@ -1843,5 +1844,19 @@ def test_what_is_laid_out_is_told_from_what_is_computed() -> None:
         back = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         copied = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
         computed, cloned = last * 2, x.transpose(1, 2).clone()
+        rectified = x.contiguous(memory_format=torch.channels_last).relu_()
     assert layouts.of([last, (back, copied)]) == [True] * 3
-    assert layouts.of([x, computed, cloned]) == [False] * 3
+    assert layouts.of([x, computed, cloned, rectified]) == [False] * 4
+
+
+def test_a_part_of_what_is_laid_out_may_be_written_by_itself() -> None:
+    """Only the order of its dimensions is the work."""
+    part = torch.randn(4, 6, 8).transpose(1, 2).contiguous()[:, 1:3]
+    native = {"shape": list(part.shape), "stride": list(part.stride()), "dtype": str(part.dtype), "device": "cpu"}
+
+    def error_of(output: torch.Tensor) -> object:
+        described = native | {"stride": list(output.stride()), "type": "Tensor", "pointer": 64}
+        return compare.form_error(0, "task", 0, native, described, [native["stride"]])
+
+    assert error_of(part.contiguous()) is None
+    assert error_of(part.transpose(1, 2).contiguous().transpose(1, 2)) is not None

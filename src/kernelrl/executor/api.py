@@ -34,6 +34,8 @@ Distribution = Literal[
     "boundary",
 ]
 """Value distributions beside the task's own (`executor/contest/distributions.py`)."""
+BOUNDARY_RUNS = 8
+"""Checked runs of `boundary`; of each other distribution there is one."""
 
 
 Layer = Literal["namespaces", "noexec", "landlock", "seccomp", "clock", "pages"]

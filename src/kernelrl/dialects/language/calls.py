@@ -44,8 +44,7 @@ class Calls(Expressions):
         match node.func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=arguments, keywords=[]), attr="__init__"):
                 names = [each.id for each in arguments if isinstance(each, ast.Name)]
-                is_plain = names in ([], [routine.owner.name, "self"]) and len(names) == len(arguments)
-                return is_plain
+                return names in ([], [routine.owner.name, "self"]) and len(names) == len(arguments)
         return False
 
     def _arguments(self, node: ast.Call) -> list[tuple[str | None, Value]]:

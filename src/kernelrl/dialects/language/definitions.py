@@ -286,20 +286,17 @@ class Definitions:
     def _of_class(self, name: str, context: Context) -> list[tuple[Unit, Context]]:
         """What runs where a class is called, of the classes that it is derived from too, and its `forward`, which may
         be theirs."""
-        found, seen, waiting = list[tuple[Unit, Context]](), set[str](), [(name, False)]
-        while waiting:
-            each, is_overridden = waiting.pop()
-            if each not in self.classes or each in seen:
-                continue
-            seen.add(each)
-            body = self.classes[each].body
-            own = {member.name: self.routines[member].unit for member in body if isinstance(member, ast.FunctionDef)}
+        found, seen, is_overridden = list[tuple[Unit, Context]](), set[str](), False
+        while name in self.classes and name not in seen:
+            seen.add(name)
+            node = self.classes[name]
+            own = {each.name: self.routines[each].unit for each in node.body if isinstance(each, ast.FunctionDef)}
             if "__init__" in own:
                 found.append((own["__init__"], context))
             if "forward" in own and not is_overridden:
                 found.append((own["forward"], "forward"))
-            bases = [base.id for base in self.classes[each].bases if isinstance(base, ast.Name)]
-            waiting += [(base, is_overridden or "forward" in own) for base in bases]
+                is_overridden = True
+            name = next((base.id for base in node.bases if isinstance(base, ast.Name)), "")
         return found
 
 

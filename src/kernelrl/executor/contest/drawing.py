@@ -132,7 +132,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         """Between the drawn values and others."""
         if name not in _UNIT + _UNBOUNDED + _UNIFORM or not drawn.is_floating_point():
             return drawn
-        first = drawn.double()
+        first = drawn.to(torch.float64, copy=True)
         torch.set_rng_state(self._other_state)
         other = draw_again().double()
         self._other_state = torch.get_rng_state()

@@ -23,8 +23,12 @@ class Layouts(OperatorMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::")
         source = args[0] if name in _WRITE_ANEW else args[1] if name == "copy_" else None
-        if source is not None and source.shape == result.shape and _order(source) != _order(result):
-            self._laid_out.append(result)
+        if source is not None:
+            if source.shape == result.shape and _order(source) != _order(result):
+                self._laid_out.append(result)
+        elif func._schema.is_mutable:  # and so it computes
+            written = {tensor.untyped_storage().data_ptr() for tensor in tensors_in([*args, *(kwargs or {}).values()])}
+            self._laid_out = [each for each in self._laid_out if each.untyped_storage().data_ptr() not in written]
         return result
 
     def of(self, outputs: Any) -> list[bool]:

@@ -19,7 +19,15 @@ from typing import Any
 from ray.exceptions import RayActorError
 
 from kernelrl.errors import InfrastructureError, KernelRLError, UserError
-from kernelrl.executor.api import MAX_BUILDS, ClusterSettings, ExecutorSettings, NodeHealth, Request, not_known
+from kernelrl.executor.api import (
+    BOUNDARY_RUNS,
+    MAX_BUILDS,
+    ClusterSettings,
+    ExecutorSettings,
+    NodeHealth,
+    Request,
+    not_known,
+)
 from kernelrl.executor.engines.dispatch import Dispatcher, Job
 from kernelrl.executor.engines.ray_actors import Actor, Place, reason
 from kernelrl.executor.engines.ray_meters import Meters
@@ -345,7 +353,7 @@ class Pool:
 
 def longest_judgement_s(settings: ExecutorSettings) -> float:
     """Time within which the slowest candidate that obeys all limits is judged (in seconds)."""
-    checked = settings.trials + len(settings.distributions) + settings.shapes
+    checked = settings.trials + len(settings.distributions) + BOUNDARY_RUNS + settings.shapes
     timed = 4 * settings.max_pairs if settings.timing else 0
     builds = MAX_BUILDS * (2 * settings.build_timeout_s + settings.load_timeout_s)
     compiled = settings.build_timeout_s * checked if settings.device == "cuda" else 0.0  # by Triton, in a call

@@ -13,18 +13,19 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from kernelrl.executor.api import BOUNDARY_RUNS
 from kernelrl.executor.contest.values import are_same_bytes
 from kernelrl.executor.judging.arena import Draw
 
-NEAR = 2.0**-10
-"""A step between two draws after which outputs that are decisions are the same, but for many of them."""
+NEAR = 2.0**-14
+"""A step between two draws after which outputs that are decisions are the same, but for a thousand of them."""
 HALVINGS = 24
 """Steps of bisection: the numbers of float32 are not much denser."""
 DISTANCES = [2.0**-exponent for exponent in range(20, 4, -2)]
 """From a boundary, that are tried until rounding no longer decides."""
 FARTHER = 16
 """By so much the distance is larger then: programs approximate functions with somewhat larger errors."""
-NUM_CASES = 4
+NUM_CASES = BOUNDARY_RUNS // 2
 """Cases that are checked with the same parameters: both sides of two boundaries."""
 
 
@@ -57,7 +58,7 @@ def decides(call: Callable[[float], list[torch.Tensor]]) -> bool:
 
 
 def find_boundary(call: Callable[[float], list[torch.Tensor]]) -> Boundary | None:
-    """The place where an output changes first, or nearly so; None: it does nowhere.
+    """A place where an output changes; None: it is the same at both ends.
 
     Args:
         call: see `decides`.

@@ -50,8 +50,8 @@ class Cases:
         self._decides: bool | None = None
         """Whether all outputs are decisions; None: that has not been tried."""
         self._boundaries: dict[Draw, Boundary | None] = {}
-        self._distances: dict[tuple[int, int], float | None] = {}
-        """From boundaries, by the numbers of shape and parameters."""
+        self._distances: dict[int, float | None] = {}
+        """From boundaries, by the number of the parameters."""
         self.shapes: list[Shape] = []
         """Of the inputs; the first one is that which the task shows."""
         self.changes: list[int] = []
@@ -87,6 +87,7 @@ class Cases:
         """Make all of them anew."""
         self._made.clear()
         self._settled.clear()
+        self._decides = None
         self._boundaries.clear()
         self._distances.clear()
         self.unborne.clear()
@@ -96,7 +97,8 @@ class Cases:
         """Memory that they hold."""
         cases = sum(case.num_bytes for case in list(self._made.values()) if case is not None)
         settled = sum(item.num_bytes for each in list(self._settled.values()) for item in each or ())
-        return cases + settled
+        boundaries = [boundary for boundary in list(self._boundaries.values()) if boundary is not None]
+        return cases + settled + sum(each.nbytes for one in boundaries for each in sum(one.outputs, []))
 
     def provisional(self, draw: Draw) -> Case:
         """A case of the task's own draws that is held against the reference's own outputs at first.
@@ -341,19 +343,20 @@ class Cases:
             case, reliable = self.make(pair, Case(pair, shape, image, [], [], [], None))
             if case is None or case.expected is None or not reliable:
                 return False
-            has_shapes = [each.low.shape for each in case.expected] == [each.shape for each in outputs]
-            return not has_shapes or not compare.all_accepted(case.expected, outputs)
+            expected = case.expected[: len(outputs)]  # what it makes of inputs comes behind
+            has_shapes = [each.low.shape for each in expected] == [each.shape for each in outputs]
+            return not has_shapes or not compare.all_accepted(expected, outputs)
 
         if self._decides is None:
-            self._decides = decides(call)
+            draws = self._images.draw(pair, self.shapes[draw.shape]) is not None
+            self._decides = draws and decides(call)
         if pair not in self._boundaries:
             self._boundaries[pair] = find_boundary(call) if self._decides else None
         if (boundary := self._boundaries[pair]) is None:
             return None
-        scale = draw.shape, draw.parameters
-        if scale not in self._distances:
-            self._distances[scale] = find_distance(boundary, side, excludes)
-        if (distance := self._distances[scale]) is None:
+        if draw.parameters not in self._distances:
+            self._distances[draw.parameters] = find_distance(boundary, side, excludes)
+        if (distance := self._distances[draw.parameters]) is None:
             return None
         place = boundary.place(side, distance)
         return inputs(place) if are_equal(call(place), boundary.outputs[side]) else None

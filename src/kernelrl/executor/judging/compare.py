@@ -546,5 +546,8 @@ def contiguous(shape: list[int]) -> list[int]:
 
 
 def _same_order(shape: list[int], stride: list[int], other: list[int]) -> bool:
-    """Whether two strides mean the same: those of dimensions of length one mean nothing."""
-    return all(step == wanted for length, step, wanted in zip(shape, stride, other, strict=True) if length > 1)
+    """Whether two strides put the dimensions in one order; those of length one, or without a step in the other one,
+    have no place in it."""
+    dims = [dim for dim, length in enumerate(shape) if length > 1 and other[dim]]
+    by_step, by_other = (sorted(dims, key=of.__getitem__, reverse=True) for of in (stride, other))
+    return not math.prod(shape) or by_step == by_other

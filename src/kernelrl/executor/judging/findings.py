@@ -39,7 +39,7 @@ UNCERTAINTY = 0.3
 TOO_WIDE = 3.0
 """An interval that holds 1 and whose upper end is so many times the lower one tells nothing."""
 BUSY_MS = 1.0
-"""Asking takes so long, and the times of short calls tell little, where others keep the cores busy."""
+"""Asking takes so long where others keep the cores busy, and then the times of shorter calls tell little."""
 UNEVEN = 0.25
 """Share of a candidate's time by which its other calls, or the mean of all, may take longer than those that count."""
 
@@ -256,13 +256,15 @@ class Findings:
             times = f"{self._said(candidate_ms)} against {self._said(reference_ms)}"
             feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
             asking_ms = self.overhead * 1e3
-            final = final and asking_ms < BUSY_MS
+            is_blurred = asking_ms >= BUSY_MS and min(candidate_ms, reference_ms) < asking_ms
+            final = final and not is_blurred
             if speedup.low < 1 < speedup.high and speedup.high > TOO_WIDE * speedup.low:
                 why = f"calls are short beside what asking takes ({asking_ms:.3f} ms)"
                 if min(candidate_ms, reference_ms) > asking_ms:
-                    final = False
                     why = f"the machine is busy (load {self.load:.1f}), and the ratio is that of neighbouring calls"
                 feedback += f" Too wide to tell: {why}."
+            if is_blurred:
+                feedback += f" Asking takes {asking_ms:.1f} ms, since others keep the cores busy; it may be timed anew."
             if uneven:
                 feedback += " Its calls take unequal times; all of them count."
             compiled = [call.compiled for call in self.calls if call.compiled is not None]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelrl.executor import machine
+from kernelrl.executor.contest.distributions import BOUNDARY
 from kernelrl.executor.judging.arena import Case, repeat
 from kernelrl.executor.judging.bound import Bounds, too_fast
 from kernelrl.executor.judging.candidate_process import CandidateProcess
@@ -202,15 +203,16 @@ class Pairs:
 
     def _draw_hidden(self) -> list[Case]:
         """Further calls among the timed ones, on hidden inputs: a candidate that knows when it is timed must be right
-        on them then, too. All distributions come once, and each now and then again."""
+        on them then, too. All distributions come once (of a boundary both sides), and each now and then again."""
         again, packed = bool(self._found.calls), self._hidden.packed
         drawn = []
         for name in self._passed.distributions:
             if again and secrets.randbelow(AGAIN_ONE_IN):
                 continue
-            self._drawn_hidden[name] += 1
-            if (case := self._reference.hidden_case(self._drawn_hidden[name], name, packed)) is not None:
-                drawn.append(case)
+            for _ in range(2 if name == BOUNDARY else 1):
+                if (case := self._reference.hidden_case(self._drawn_hidden[name], name, packed)) is not None:
+                    drawn.append(case)
+                self._drawn_hidden[name] += 1
         return drawn
 
     def _draw_rare(self) -> list[Case]:

@@ -53,7 +53,7 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
         reference_peak = own.reference.peak_memory() if measures_memory else None
         timed = own.settings.timing and not match.interpreted
         if not any(case.changed for case in cases):  # what it makes of its inputs may not be reliable there
-            drawn = [case.draw.distribution for case in cases]
+            drawn = dict.fromkeys(case.draw.distribution for case in cases)
             distributions = [name for name in drawn if name != "task" and name not in RARE]  # those come anyway
         hidden.last = own.reference.timed_parameters(hidden.packed) if timed else cases[-1].draw.parameters
     compare_values, is_prepared = nothing, False
