@@ -234,7 +234,7 @@ class Findings:
                 f"{item.rule}: {item.evidence}" + (f" (line {item.line})" if item.line else "")
                 for item in self.violations[:5]
             )
-        uneven, final = False, self.final
+        uneven = False
         conditions = speedup = speedup_compiled = reference_ms = candidate_ms = compiled_ms = None
         if self.calls:
             conditions = Conditions(
@@ -256,15 +256,15 @@ class Findings:
             times = f"{self._said(candidate_ms)} against {self._said(reference_ms)}"
             feedback = f"Correct. {times}: {speedup.median:.2f}x ({speedup.low:.2f}–{speedup.high:.2f})."
             asking_ms = self.overhead * 1e3
-            is_blurred = asking_ms >= BUSY_MS and min(candidate_ms, reference_ms) < asking_ms
-            final = final and not is_blurred
             if speedup.low < 1 < speedup.high and speedup.high > TOO_WIDE * speedup.low:
                 why = f"calls are short beside what asking takes ({asking_ms:.3f} ms)"
                 if min(candidate_ms, reference_ms) > asking_ms:
                     why = f"the machine is busy (load {self.load:.1f}), and the ratio is that of neighbouring calls"
                 feedback += f" Too wide to tell: {why}."
-            if is_blurred:
-                feedback += f" Asking takes {asking_ms:.1f} ms, since others keep the cores busy; it may be timed anew."
+            elif BUSY_MS <= asking_ms > min(candidate_ms, reference_ms):
+                feedback += (
+                    f" Others keep the cores busy (asking takes {asking_ms:.1f} ms): it may be faster than that."
+                )
             if uneven:
                 feedback += " Its calls take unequal times; all of them count."
             compiled = [call.compiled for call in self.calls if call.compiled is not None]
@@ -289,7 +289,7 @@ class Findings:
             task_id=request.task.id,
             candidate=request.candidate.digest if request.candidate else None,
             status=status,
-            final=final,
+            final=self.final,
             stage=self.stage,
             dialect=request.dialect,
             device=settings.device,
