@@ -226,6 +226,13 @@ def test_an_interval_that_tells_nothing_is_said_to() -> None:
     assert "the machine is busy (load 3.4)" in busy and "short" not in busy
 
 
+def test_where_asking_takes_longer_than_the_calls_the_load_is_named() -> None:
+    calls = [Call(2.2e-2, 2.5e-3, None, 2.2e-2, 2.5e-3, turn) for turn in range(12)]
+    feedback = _verdict(Findings(stage="correct", calls=calls, overheads=[2e-3])).feedback
+    assert "Others keep the cores busy (asking takes 2.0 ms)" in feedback and "Too wide" not in feedback
+    assert "Others" not in _verdict(Findings(stage="correct", calls=calls, overheads=[1e-4])).feedback
+
+
 @pytest.mark.slow
 def test_each_group_of_requests_has_its_own_inputs_and_a_verdict_names_them(executor_cache: Path) -> None:
     settings = {**FAST, "cache_dir": str(executor_cache), "verdict_cache": False}
