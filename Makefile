@@ -4,9 +4,9 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP_ARGS ?=
-# four files of tests at a time, the longest first (tests/conftest.py): a test keeps one core busy, or waits for a
-# process, a job or a node; together they keep two cores busy, in some 12 GB of memory
-PYTEST := -q --dist loadfile --no-loadscope-reorder -n 4
+# three files of tests at a time, the longest first (tests/conftest.py): a test keeps one core busy, or waits
+# (four in `test-rest`, where some wait for jobs and nodes; together they keep two cores busy, in some 12 GB of memory)
+PYTEST := -q --dist loadfile --no-loadscope-reorder -n 3
 
 .PHONY: help setup demo test test-slow test-candidates test-cluster test-rest cluster-setup lint gpu-check gpu-wheels clean
 GPU_NEEDS := apache-tvm-ffi landlock pyseccomp diskcache psutil pydantic rich google-re2
@@ -40,7 +40,7 @@ test-cluster: cluster-setup ## the same on a real Slurm and a real Ray, here (ne
 	$(BIN)/pytest $(PYTEST) -n 2 -m cluster
 
 test-rest: cluster-setup ## test-slow and test-cluster at once, which takes little longer than either
-	$(BIN)/pytest $(PYTEST) -m "(slow or cluster) and not gpu"
+	$(BIN)/pytest $(PYTEST) -n 4 -m "(slow or cluster) and not gpu"
 
 cluster-setup: setup
 	@$(BIN)/pip install --quiet --constraint constraints-cpu.txt $(PIP_ARGS) --editable '.[dev,slurm,ray,gpu]'
