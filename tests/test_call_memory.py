@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import queue
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,11 +21,12 @@ from executor_cases import FAST, judge, request
 from kernelrl.errors import InfrastructureError
 from kernelrl.executor import Executor, ExecutorSettings, make_executor
 from kernelrl.executor.contest.builds import HandedOver
-from kernelrl.executor.engines.service import References
+from kernelrl.executor.engines.service import MAX_REFERENCES, REFERENCE_BYTES, References
 from kernelrl.executor.judging.findings import Call, Findings
 from kernelrl.executor.judging.reference import Reference
 from kernelrl.executor.processes import call_memory
 from kernelrl.executor.processes.call_memory import CallMemory
+from kernelrl.task import Task
 from kernelrl.verdict import Verdict
 
 
@@ -276,7 +278,7 @@ def test_whoever_may_know_a_verdict_waits_until_nobody_needs_its_inputs() -> Non
             renewed.append(order[-1])
 
     cores = cast(Any, SimpleNamespace(holding=lambda lock: lock))
-    references = References(lambda task: Watched(), cores)
+    references = References(lambda task: Watched(), cores, is_waited_for=lambda task: False)
 
     def ask(group: str, arrived: float) -> None:
         with references.of(task, group, arrived) as get:
@@ -292,6 +294,41 @@ def test_whoever_may_know_a_verdict_waits_until_nobody_needs_its_inputs() -> Non
         order.append("first")
     later.join(600)
     assert order == ["second", "fourth", "first", "third"] and renewed == ["first"]
+
+
+def test_of_references_that_nobody_waits_for_the_draws_are_forgotten_first_and_then_the_processes() -> None:
+    """To make a reference anew takes longer than its draws, which most of those who come later renew anyway."""
+    tasks = [request(RIGHT, REFERENCE + f"# {number}").task for number in range(MAX_REFERENCES + 2)]
+    forgotten, closed = list[str](), queue.SimpleQueue[str]()
+
+    class Large(Reference):
+        num_bytes = REFERENCE_BYTES // 2 + 1  # type: ignore[assignment]
+
+        def __init__(self, task: Task) -> None:
+            self.task, self.process = task, cast(Any, SimpleNamespace(alive=True))
+
+        def forget(self) -> None:
+            self.num_bytes = 0  # type: ignore[misc]
+            forgotten.append(self.task.digest)
+
+        def close(self) -> None:
+            closed.put(self.task.digest)
+
+    cores = cast(Any, SimpleNamespace(holding=lambda lock: lock))
+    waited_for = {tasks[0].digest}
+    references = References(Large, cores, is_waited_for=waited_for.__contains__)
+
+    def use(task: Task) -> None:
+        with references.of(task, None, arrived=0.0) as get:
+            get()
+
+    for task in tasks[:3]:
+        use(task)
+    assert forgotten == [tasks[1].digest], "one is waited for, one fits"
+    for task in tasks[3:]:
+        use(task)
+    assert forgotten == [task.digest for task in tasks[1:-1]]
+    assert closed.get(timeout=60) == tasks[1].digest and closed.empty()
 
 
 def test_work_in_the_constructor_is_seen(executor: Executor) -> None:

@@ -48,3 +48,11 @@ def test_who_cancels_is_not_judged_and_who_comes_for_it_finds_nobody() -> None:
     line.cancel([0, 7])
     with ExitStack() as judges:
         assert [taken(line, judges), taken(line, judges)] == [1, None]
+
+
+def test_what_a_judge_has_taken_waits_no_longer() -> None:
+    line, gelu = line_of("relu", "gelu", "relu"), waiting(1, "gelu").task
+    with ExitStack() as judges:
+        assert line.has(gelu)
+        assert [taken(line, judges), taken(line, judges)] == [0, 1]
+        assert not line.has(gelu) and line.has(waiting(0, "relu").task)

@@ -78,9 +78,10 @@ from kernelrl.task import Task  # noqa: E402
 from kernelrl.verdict import Verdict, Violation  # noqa: E402
 
 REFERENCE_BYTES = 1 << 29
-"""Memory for the inputs and expected outputs of idle references; the least recently used go first."""
+"""Memory for the inputs and expected outputs of references that nobody waits for: those of the least recently used are
+forgotten first, and made again if they are needed."""
 MAX_REFERENCES = 16
-"""Idle references, each of which has a process."""
+"""References at once that nobody waits for, each of which has a process."""
 MAX_LESSONS = 4
 """How often a candidate is judged again because it needed a function of the library that was closed by mistake."""
 REQUEST_BYTES = 1 << 30
@@ -110,11 +111,18 @@ class Told:
 
 
 class References:
-    """The references in use and, within a budget of memory, those used lately."""
+    """The references in use or waited for and, within a budget of memory, those used lately.
 
-    def __init__(self, make: Any, cores: Cores):
+    Args:
+        make: makes that of a task.
+        cores: counts the waiting for somebody else who does.
+        is_waited_for: whether a request waits for the task of that digest.
+    """
+
+    def __init__(self, make: Callable[[Task], Reference], cores: Cores, is_waited_for: Callable[[str], bool]):
         self._make = make
         self._cores = cores
+        self._is_waited_for = is_waited_for
         self._lock = threading.Lock()
         self._left = threading.Condition(self._lock)
         self._entries: OrderedDict[str, Reference | TaskError] = OrderedDict()
@@ -180,20 +188,31 @@ class References:
                 self._left.notify_all()
 
     def _shrink(self) -> None:
-        total = sum(entry.num_bytes for entry in self._entries.values() if isinstance(entry, Reference))
-        for key, entry in list(self._entries.items()):
-            if self._users[key]:
-                continue
-            if total > REFERENCE_BYTES or len(self._entries) > MAX_REFERENCES:
-                del self._entries[key], self._users[key], self._starting[key], self._told[key]
-                if isinstance(entry, Reference):
-                    total -= entry.num_bytes
-                    threading.Thread(target=_end, args=(entry,), daemon=True, name="closing").start()
+        """Forget what nobody waits for, beyond the budget: draws first, which most of those who come renew anyway."""
+        idle = [key for key in self._entries if not self._users[key] and not self._is_waited_for(key)]
+        references = {key: entry for key in idle if isinstance(entry := self._entries[key], Reference)}
+        sizes = {key: reference.num_bytes for key, reference in references.items()}
+        total = sum(sizes.values())
+        for key in idle[: max(0, len(idle) - MAX_REFERENCES)]:
+            total -= sizes.pop(key, 0)
+            del self._entries[key], self._users[key], self._starting[key], self._told[key]
+            if key in references:
+                threading.Thread(target=_end, args=(references[key],), daemon=True, name="closing").start()
+        for key, size in sizes.items():
+            if size and total > REFERENCE_BYTES:
+                references[key].forget()
+                total -= size
+                threading.Thread(target=_trim, daemon=True, name="trimming").start()
 
 
 def _end(reference: Reference) -> None:
     reference.close()
-    _LIBC.malloc_trim(0)  # else the C library keeps what its cases took
+    _trim()
+
+
+def _trim() -> None:
+    """Give back the memory of cases that are gone, which the C library would keep."""
+    _LIBC.malloc_trim(0)
 
 
 class Spares:
@@ -274,7 +293,8 @@ class Service:
             else None
         )
         self.retest = Retest(settings, self.bounds.measure_again)
-        self.references = References(self._reference, self.cores)
+        self.line = Line()
+        self.references = References(self._reference, self.cores, self.line.has)
         self.verdicts = diskcache.Cache(str(own / "verdicts"), size_limit=settings.verdict_cache_mb << 20)
         self.pool = ThreadPoolExecutor(max_workers=2 * self.workers, thread_name_prefix="judge")
         self.library = ClosedLibrary(
@@ -434,9 +454,7 @@ def main(client: socket.socket, settings: ExecutorSettings, warming: Warming, se
         wire.send(client, {"failed": str(error)})
         os._exit(1)
     wire.send(client, {"ready": True})
-    sending = threading.Lock()
-
-    line = Line()
+    sending, line = threading.Lock(), service.line
 
     def answer_next() -> None:
         with line.next() as it:

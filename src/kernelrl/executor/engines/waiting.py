@@ -52,6 +52,11 @@ class Line:
             for number in numbers:
                 self._waiting.pop(number, None)
 
+    def has(self, task: str) -> bool:
+        """Whether a request for the task of that digest waits."""
+        with self._lock:
+            return any(it.task == task for it in self._waiting.values())
+
     @contextmanager
     def next(self) -> Iterator[Waiting | None]:
         """The request that is to be judged in this context; None: none waits."""

@@ -356,12 +356,16 @@ class Reference:
     def renew(self) -> None:
         """From now on draw other inputs: whoever has seen a verdict on the last ones does not meet them again."""
         if self.seeds.renew():
-            self._cases.forget()
-            self._checked = []
+            self.forget()
             self._sizes_are_old = bool(self.seeds.largest_sizes)
             self._numbers_are_old = "float" in repr(self._shapes[0].layout["form"])
             self._images.forget()
-            self.parameters.forget()
+
+    def forget(self) -> None:
+        """Draw inputs and parameters anew, from the same seeds, when they are needed next."""
+        self._cases.forget()
+        self._checked = []
+        self.parameters.forget()
 
     def timed_case(self, index: int, packed: frozenset[int]) -> Case:
         """Inputs for a timed call, with parameters that no checked run has seen. The caller holds `lock`."""
@@ -400,7 +404,7 @@ class Reference:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the cases hold."""
+        """Memory that `forget` gives back."""
         return self._cases.num_bytes + self.parameters.num_bytes
 
     def demand(self) -> Demand:
