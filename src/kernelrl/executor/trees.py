@@ -173,6 +173,12 @@ def is_dense(shape: Sequence[int], stride: Sequence[Any]) -> bool:
     return True
 
 
+def order(shape: Sequence[int], stride: Sequence[int]) -> list[int]:
+    """The dimensions by their steps, the longest first; those of length one, or without a step, have no place."""
+    dims = [dim for dim, length in enumerate(shape) if length > 1 and stride[dim]]
+    return sorted(dims, key=stride.__getitem__, reverse=True)
+
+
 def describe(tensor: torch.Tensor) -> dict[str, Any]:
     """Where a tensor's memory is and how it is to be read. Of a subclass, which could lie or compute, only the name."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from kernelrl.executor import trees
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.values import tensors_in
 
@@ -38,6 +39,4 @@ class Layouts(OperatorMode):  # type: ignore[no-untyped-call]
 
 
 def _order(tensor: torch.Tensor) -> list[int]:
-    """The dimensions by their steps, the longest first; those of length one, or without a step, have no place."""
-    dims = [dim for dim in range(tensor.dim()) if tensor.shape[dim] > 1 and tensor.stride(dim)]
-    return sorted(dims, key=tensor.stride, reverse=True)
+    return trees.order(tensor.shape, tensor.stride())

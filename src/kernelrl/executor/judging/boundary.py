@@ -48,6 +48,59 @@ def pair_of(draw: Draw) -> Draw:
     return replace(draw, index=draw.index // 2 * 2)
 
 
+class Boundaries:
+    """What is known of the boundaries of a task's decisions; they are found at their first use."""
+
+    def __init__(self) -> None:
+        self.may_exist = True
+        """False: some output is no decision, or there are no two draws to go between."""
+        self._decides = False
+        self._found: dict[Draw, Boundary | None] = {}
+        self._distances: dict[int, float | None] = {}
+
+    def forget(self) -> None:
+        """Find them anew, between other draws."""
+        self.may_exist, self._decides = True, False
+        self._found.clear()
+        self._distances.clear()
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the outputs beside them hold."""
+        found = [boundary for boundary in list(self._found.values()) if boundary is not None]
+        return sum(output.nbytes for boundary in found for side in boundary.outputs for output in side)
+
+    def place(
+        self,
+        draw: Draw,
+        call: Callable[[float], list[torch.Tensor]],
+        excludes: Callable[[float, list[torch.Tensor]], bool],
+    ) -> float | None:
+        """Where, on the way between two draws, the inputs of a draw lie: on the side that its number says.
+
+        None: there is no boundary, or rounding may decide there.
+
+        Args:
+            draw: even numbers lie before a boundary, odd ones behind it.
+            call: gives the reference's outputs at a place between the two draws, 0 to 1.
+            excludes: see `find_distance`. It may depend on the parameters of the draw alone.
+        """
+        pair, side = pair_of(draw), draw.index % 2
+        self.may_exist = self._decides = self._decides or (self.may_exist and decides(call))
+        if not self._decides:
+            return None
+        if pair not in self._found:
+            self._found[pair] = find_boundary(call)
+        if (boundary := self._found[pair]) is None:
+            return None
+        if draw.parameters not in self._distances:
+            self._distances[draw.parameters] = find_distance(boundary, side, excludes)
+        if (distance := self._distances[draw.parameters]) is None:
+            return None
+        place = boundary.place(side, distance)
+        return place if are_equal(call(place), boundary.outputs[side]) else None
+
+
 def decides(call: Callable[[float], list[torch.Tensor]]) -> bool:
     """Whether outputs stay as they are when inputs change a little.
 

@@ -14,7 +14,7 @@ from kernelrl.executor import trees
 from kernelrl.executor.contest.distributions import BOUNDARY
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping, view
-from kernelrl.executor.judging.boundary import Boundary, are_equal, decides, find_boundary, find_distance, pair_of
+from kernelrl.executor.judging.boundary import Boundaries, pair_of
 from kernelrl.executor.judging.expectations import befores, expect
 from kernelrl.executor.judging.habits import Habits, find_not_finite
 from kernelrl.executor.judging.images import Images
@@ -47,11 +47,7 @@ class Cases:
         self._task = own.task
         self._made: dict[Draw, Case | None] = {}
         self._settled: dict[Draw, list[compare.Expected] | None] = {}
-        self._decides: bool | None = None
-        """Whether all outputs are decisions; None: that has not been tried."""
-        self._boundaries: dict[Draw, Boundary | None] = {}
-        self._distances: dict[int, float | None] = {}
-        """From boundaries, by the number of the parameters."""
+        self._boundaries = Boundaries()
         self.shapes: list[Shape] = []
         """Of the inputs; the first one is that which the task shows."""
         self.changes: list[int] = []
@@ -87,9 +83,7 @@ class Cases:
         """Make all of them anew."""
         self._made.clear()
         self._settled.clear()
-        self._decides = None
-        self._boundaries.clear()
-        self._distances.clear()
+        self._boundaries.forget()
         self.unborne.clear()
 
     @property
@@ -97,8 +91,7 @@ class Cases:
         """Memory that they hold."""
         cases = sum(case.num_bytes for case in list(self._made.values()) if case is not None)
         settled = sum(item.num_bytes for each in list(self._settled.values()) for item in each or ())
-        boundaries = [boundary for boundary in list(self._boundaries.values()) if boundary is not None]
-        return cases + settled + sum(each.nbytes for one in boundaries for each in sum(one.outputs, []))
+        return cases + settled + self._boundaries.num_bytes
 
     def provisional(self, draw: Draw) -> Case:
         """A case of the task's own draws that is held against the reference's own outputs at first.
@@ -323,13 +316,16 @@ class Cases:
 
     def _beside_a_boundary(self, draw: Draw) -> tuple[torch.Tensor, Shape] | None:
         """Inputs on one side of the boundary of a decision, by the number of the draw; None: no such are known."""
-        own, pair, side = self._own, pair_of(draw), draw.index % 2
-        if self._decides is False or self.habits.changes_more:
+        own, pair, shape = self._own, pair_of(draw), self.shapes[draw.shape]
+        if not self._boundaries.may_exist or self.habits.changes_more:
+            return None
+        if self._images.draw(pair, shape) is None:
+            self._boundaries.may_exist = False
             return None
         self._parameters.take(draw.parameters)
 
         def inputs(place: float) -> tuple[torch.Tensor, Shape]:
-            found = self._images.draw(pair, self.shapes[draw.shape], place)
+            found = self._images.draw(pair, shape, place)
             if found is None:
                 raise TaskError(f"task {self._task.id}: get_inputs() draws no floating-point numbers by PyTorch")
             return found
@@ -347,16 +343,5 @@ class Cases:
             has_shapes = [each.low.shape for each in expected] == [each.shape for each in outputs]
             return not has_shapes or not compare.all_accepted(expected, outputs)
 
-        if self._decides is None:
-            draws = self._images.draw(pair, self.shapes[draw.shape]) is not None
-            self._decides = draws and decides(call)
-        if pair not in self._boundaries:
-            self._boundaries[pair] = find_boundary(call) if self._decides else None
-        if (boundary := self._boundaries[pair]) is None:
-            return None
-        if draw.parameters not in self._distances:
-            self._distances[draw.parameters] = find_distance(boundary, side, excludes)
-        if (distance := self._distances[draw.parameters]) is None:
-            return None
-        place = boundary.place(side, distance)
-        return inputs(place) if are_equal(call(place), boundary.outputs[side]) else None
+        place = self._boundaries.place(draw, call, excludes)
+        return None if place is None else inputs(place)

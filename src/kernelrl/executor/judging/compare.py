@@ -546,8 +546,6 @@ def contiguous(shape: list[int]) -> list[int]:
 
 
 def _same_order(shape: list[int], stride: list[int], other: list[int]) -> bool:
-    """Whether two strides put the dimensions in one order; those of length one, or without a step in the other one,
-    have no place in it."""
-    dims = [dim for dim, length in enumerate(shape) if length > 1 and other[dim]]
-    by_step, by_other = (sorted(dims, key=of.__getitem__, reverse=True) for of in (stride, other))
-    return not math.prod(shape) or by_step == by_other
+    """Whether two strides put the dimensions in one order, in which those without a step in the other have no place."""
+    dims = trees.order(shape, other)
+    return not math.prod(shape) or dims == sorted(dims, key=stride.__getitem__, reverse=True)
