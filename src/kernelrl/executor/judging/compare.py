@@ -122,14 +122,17 @@ class Expected:
         own = native.to(width)
         centre = exact.to(width)
         error = (native.to(torch.float64) - exact).abs_()
-        finite = math.isfinite(float(error.sum()))
+        total = float(error.sum())
+        finite = math.isfinite(total)
+        rounded = total > 0.0 if finite else not _are_alike(exact, native)
         if not finite:
             centre = torch.where(exact.isnan(), own, centre)
             known = error.isfinite()
             finite = bool(known.all())
             error.masked_fill_(~known, 0.0)
         unit = max(_size(centre), least) if scaled and task.atol is None else 1.0
-        selected = scaled and task.atol is None and not computes and _is_selected(exact, native)
+        # outputs that are inputs or whole numbers, which everybody has to the last bits
+        selected = scaled and task.atol is None and not (computes or rounded) and exact.dtype != native.dtype
         if selected:
             atol, rtol = _last_bits(native.dtype, rtol)
             unit = 1.0
@@ -472,10 +475,8 @@ def _of_change(after: torch.Tensor, before: torch.Tensor, dtype: torch.dtype) ->
     return share.add_(after.abs(), alpha=torch.finfo(dtype).eps).nan_to_num_(torch.inf, posinf=torch.inf)
 
 
-def _is_selected(exact: torch.Tensor, native: torch.Tensor) -> bool:
-    """Whether nothing was rounded: outputs that are inputs or whole numbers, which everybody has to the last bits."""
-    if exact.dtype == native.dtype:
-        return False
+def _are_alike(exact: torch.Tensor, native: torch.Tensor) -> bool:
+    """Whether all is equal, some of it NaN or infinite."""
     some = [each.flatten()[:SOME] for each in (exact, native.to(exact.dtype)) if each.is_contiguous()]
     if len(some) == 2 and not torch.equal(*(each.nan_to_num(0.0) for each in some)):
         return False
