@@ -15,7 +15,7 @@ ALLOWED_INCLUDE = re2.compile(
     r"(\.h)?|algorithm|array|vector|numeric|utility|type_traits|cfloat|climits|cstdlib|limits|tuple|functional|bit|complex|"
     r"initializer_list|memory|iostream|sstream|iomanip|cstdio|c?inttypes(\.h)?|(stdlib|stdio|assert)\.h|cassert|exception|stdexcept|"
     r"iterator|numbers|queue|deque|list|stack|map|set|unordered_(map|set)|bitset|valarray|optional|variant|span|string_view|"
-    r"ranges|concepts|compare|new|atomic|random|chrono|ATen/(ATen|Parallel)\.h|c10/util/(irange|Optional|ArrayRef|Half|BFloat16)\.h|torch/torch\.h|cuda(_runtime|_fp16|_bf16)?\.h|mma\.h|cooperative_groups(/.*)?\.h|cub/cub\.cuh)"
+    r"ranges|concepts|compare|new|atomic|random|chrono|ATen/(ATen|Parallel|Dispatch|AccumulateType|OpMathType|core/Tensor)\.h|c10/(core/ScalarType|util/(irange|Optional|ArrayRef|Half|BFloat16|Exception))\.h|torch/(torch|types|all|script|python)\.h|pybind11/(pybind11|stl)\.h|cuda(_runtime|_fp16|_bf16)?\.h|mma\.h|cooperative_groups(/.*)?\.h|cub/cub\.cuh)"
 )
 _CLOCK = rb"std::chrono|clock_gettime|gettimeofday|omp_get_w(time|tick)|_*(builtin_ia32_)?(rdtscp?|rdpmc|tpause|umwait)"
 FORBIDDEN_WORD = re2.compile(

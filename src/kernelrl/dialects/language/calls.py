@@ -114,6 +114,8 @@ class Calls(Expressions):
                 flow.put(flow.iterated(value), combinations)
             return combinations
         base, _, last = name.rpartition(".")
+        if base == "torch.nn" and last in vocabulary.IDLE_LAYERS:
+            return flow.value(Kind.FUNCTION)
         if base == "torch.nn" and last in vocabulary.LAYERS and last not in vocabulary.LISTS_OF_PARAMETERS:
             return flow.value(Kind.LAYER, Kind.LAYER | Kind.DATA)
         if name == "dataclasses.field":

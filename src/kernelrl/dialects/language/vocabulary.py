@@ -39,7 +39,7 @@ _TYPES = _words(
 )
 _QUESTIONS = _words(
     "no_grad inference_mode is_tensor is_floating_point is_complex promote_types result_type broadcast_shapes "
-    "finfo iinfo numel get_default_dtype"
+    "finfo iinfo numel get_default_dtype is_grad_enabled is_inference_mode_enabled"
 )
 _FUNCTIONS_FOR_VIEWS = _words(
     "reshape permute transpose t squeeze unsqueeze flatten narrow select split chunk unbind as_strided "
@@ -51,6 +51,9 @@ LAYERS = frozenset(
     for name in dir(torch.nn)
     if isinstance(found := getattr(torch.nn, name), type) and issubclass(found, torch.nn.Module)
 )
+IDLE_LAYERS = _words("Identity Dropout Dropout1d Dropout2d Dropout3d Flatten Unflatten")
+"""Those that give back a view of what they get, or what they get (a dropout that drops nothing): any code may call
+them."""
 
 FORWARD: dict[str, frozenset[str]] = {
     "torch": DTYPES | _ALLOCATE | _TYPES | _QUESTIONS | _FUNCTIONS_FOR_VIEWS,

@@ -14,11 +14,11 @@ from kernelrl.executor import machine
 
 BASE_FLAGS = ("-std=c++17", "-fPIC", "-O3", "-march=native", "-fopenmp")
 ALLOWED_FLAG = re2.compile(
-    r"-(O[0-3sz]|Ofast|g0?|w|W[a-z0-9-]+|pthread|lm|lgomp|f[a-z0-9-]+|f(vect-cost-model|fp-contract|visibility)=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
+    r"-(O[0-3sz]|Ofast|g0?|w|W[a-z0-9-]+|pipe|pthread|lm|lgomp|f[a-z0-9-]+|f(vect-cost-model|fp-contract|visibility)=\w+|m[a-z0-9.-]+(=[\w.-]+)?"
     r"|std=(c|gnu)\+\+\w+|D\w+(=\w*)?|shared|fPIC)"
 )
 OTHER_FLAGS = re2.compile(
-    r"-f(no-)?(openmp(-simd)?|lto|pic|pie|exceptions|rtti|permissive|concepts|coroutines|sized-deallocation|aligned-new|"
+    r"-f(no-)?(openmp(-simd)?|lto|pic|pie|PIC|exceptions|rtti|permissive|concepts|coroutines|sized-deallocation|aligned-new|"
     r"visibility(-inlines-hidden)?|threadsafe-statics|common|strict-enums|strict-overflow|enforce-eh-specs|implicit-templates|"
     r"diagnostics-color|ms-extensions|signed-char|unsigned-char|asynchronous-unwind-tables|semantic-interposition|"
     r"freestanding|hosted|ident|merge-all-constants|(function|data)-sections|builtin(-\w+)*)"

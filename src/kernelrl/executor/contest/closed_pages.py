@@ -228,6 +228,7 @@ def _view(x: Any) -> None:
     x.unsqueeze(0).squeeze(0).squeeze()
     x.expand(2, *x.shape).expand_as(x.expand(2, *x.shape))
     x.view_as(x)
+    torch.dropout(x, 0.0, train=True)
     x.reshape_as(x)
     x.broadcast_to((2, *x.shape))
     x.view(x.shape)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, reduce
@@ -68,14 +69,16 @@ _LOGIC: dict[str, Callable[..., Any]] = {
     "__not__": lambda value: value.__not__() if _is_tensor(value) else not value,
 }
 """What a kernel's conditions, `and`, `or` and `not` are, under names that no candidate may use."""
+_DRAWN = random.SystemRandom()
 _failures: list[Exception] = []
 _depth = 0  # of launches that have not ended
 
 
 def install() -> None:
     """From now on this process interprets kernels so, without what Triton does for a GPU alone: to time configs, of
-    which the first serves, and to copy back what a kernel has changed."""
-    Autotuner._bench = _all_alike
+    which any may be the fastest, and to copy back what a kernel has changed."""
+    Autotuner._bench = _tried_once(Autotuner._bench)
+    Autotuner.run = _tuned_anew(Autotuner.run)
     GridExecutor._restore_args_dev = _nothing_to_restore
     InterpretedFunction.run = _with_its_arguments(InterpretedFunction.run)
     InterpretedFunction.__call__ = _within_a_launch(InterpretedFunction.__call__)
@@ -93,8 +96,32 @@ def failing_with_kernels() -> Iterator[None]:
         raise _failures.pop(0)
 
 
-def _all_alike(self: Autotuner, *args: Any, config: Any, **meta: Any) -> list[float]:
-    return [1.0, 1.0, 1.0]
+def _tried_once(bench: Callable[..., Any]) -> Callable[..., Any]:
+    """The first config runs once before the one that serves, as on a GPU each does many times; any is the fastest."""
+
+    def try_once(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+        if self.tries:
+            self.tries = False
+            bench(self, *args, config=config, **meta)
+        return [0.0 if self.serves_first else _DRAWN.random()] * 3
+
+    return try_once
+
+
+def _tuned_anew(run: Callable[..., Any]) -> Callable[..., Any]:
+    """In its first launch an autotuned kernel is tried, and its first config serves; then any does."""
+
+    def run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.tries = self.serves_first = not self.cache
+        self.cache.clear()
+        self._do_bench = _once
+        return run(self, *args, **kwargs)
+
+    return run_tuned
+
+
+def _once(call: Callable[[], Any], **how: Any) -> None:
+    call()
 
 
 def _nothing_to_restore(self: GridExecutor, *arguments: Any) -> None:

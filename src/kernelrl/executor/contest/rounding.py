@@ -58,6 +58,7 @@ SOME_STARTS = 1024
 _SPREAD = torch.linspace(0.85, 1.15, 128, dtype=torch.float64)
 _SIZES = torch.cat((_SPREAD, -_SPREAD))
 """Errors of one operator, in those that are usual. Were they all of one size, some of a sum would cancel."""
+FAR = 1e300
 LEAST_SIZE, MOST_SIZE = 0.75, 1.5
 """By what they are multiplied, so that errors of operators that follow one another do not cancel."""
 GOLDEN = 0.618034
@@ -174,6 +175,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         kwargs = stay_in_float64(func, args, kwargs or {})
         narrowed = to if kwargs.get("dtype") is not to and func._schema.name not in _BEGINNINGS else None
         base = func._schema.name.removeprefix("aten::").removesuffix("_")
+        dtype = self._dtype
         if func._schema.name not in PLUMBING:
             name, dtype, of_result = next(self._native, ("", self._dtype, self._dtype))
             if name != func._schema.name:
@@ -281,6 +283,8 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
                 result.addcmul_(result, self._signs(result), value=self._result_unit)
             if certain is not None:
                 result = torch.where(certain[1], certain[0], result)
+            if base == "cumprod":
+                result = _overflowing(result, args[1], torch.finfo(dtype).max)
         return result
 
     def _moved_inside(self, item: Any, of_largest: bool) -> Any:
@@ -355,6 +359,14 @@ def kept_in_float64(func: Any, result: Any) -> Any:
     """The result of an operator, in float64 where it is a tensor that the program writes down (`torch.tensor`)."""
     is_written = func._schema.name == "aten::lift_fresh" and result.dtype in NARROW
     return result.double() if is_written else result
+
+
+def _overflowing(products: torch.Tensor, dim: int, largest: float) -> torch.Tensor:
+    """Products of ever more factors, far from where they are, and infinite in any narrower precision, from where one is
+    larger than any number of that: what others make finite again stays infinite in a program that multiplies in it."""
+    if not products.dim():
+        return products
+    return products.masked_fill(products.abs().cummax(dim).values > largest, FAR)
 
 
 def _lowest(items: Iterable[Any]) -> torch.dtype | None:

@@ -30,6 +30,8 @@ _PLACES = frozenset(
     "_local_scalar_dense".split()
 )
 """Operators that make places of values, beside conversions to integers."""
+_INSIDE = ("grid_sampler_2d", "grid_sampler_3d")
+"""Those that take no place outside of what they sample, whatever the value is."""
 _ATTENTION = ("_scaled_dot_product", "_safe_softmax")
 _ADDING = frozenset(
     "sum mean var std var_mean std_mean linalg_vector_norm dot mse_loss l1_loss smooth_l1_loss huber_loss "
@@ -78,7 +80,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._floats: set[float] = set()
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
-        self._makes_places = self._masks_by_number = self._masks_otherwise = False
+        self._makes_places = self._makes_indices = self._masks_by_number = self._masks_otherwise = False
         self._sums_long = self._rounds = self._relates = False
         self._infinities: set[float] = set()
         self._writes = False
@@ -111,13 +113,16 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._note(values, [float(edges["min"]), float(edges["max"])])
         elif name in _ADDING and values.is_floating_point():
             last = result[-1] if isinstance(result, tuple) else result
-            self._sums_long |= values.numel() > LONG * max(1, last.numel()) and last.numel() > 0  # or they are given
+            self._sums_long |= (
+                values.numel() > LONG * max(1, last.numel()) and last.numel() > 0
+            )  # or they are given
         elif name in MASKS:
             self._masks_by_number |= masks_by_number(given)
         self._masks_otherwise |= name.startswith(_ATTENTION)
         if values.is_floating_point():
             converts = name in _CONVERTS and _is_integer(result)
             self._makes_places |= name in _PLACES or converts
+            self._makes_indices |= (name in _PLACES and name not in _INSIDE) or converts
             quantizes = name.startswith(_QUANTIZES) or kwargs.get("rounding_mode") is not None
             self._rounds |= name in _ROUNDS or converts or quantizes
             to_boolean = name in _CONVERTS and isinstance(result, torch.Tensor) and result.dtype == torch.bool
@@ -163,15 +168,16 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
     def found(self) -> dict[str, Any]:
         """The numbers that floating-point values and integers are compared with, and what else is to be respected.
 
-        `ties`: those where floating-point values may tie, among them simple ones, which may do so after arithmetic.
-        `relates`: floating-point values are compared, or booleans are made of them. `infinities`: those of the two that
-        they are compared with. `makes_places`: of a floating-point value an integer is made, which may be a place in
-        memory. `masks_by_number`: a mask writes a finite number that stands for infinity, so a program may leave out
-        what it hides. `masks_far`: it does, or hides so in an operator. `sums_long`: so many numbers are added that it
-        matters in which order they come. `writes`: infinity or NaN is written down. `compared`: the first of these
-        numbers alone. `clamped`: names of parameters that are clamped, with the limits; none where something is that is
-        made of them. `norms`: names of parameters of whose slices norms are limited, with the limit, the order of the
-        norm and the dimension. `slopes`: names of those that are slopes below zero.
+        `ties`: those where floating-point values may tie, among them simple ones, which may do so after
+        arithmetic. `relates`: floating-point values are compared, or booleans are made of them. `infinities`:
+        those of the two that they are compared with. `makes_places`: of a floating-point value an integer is
+        made, which may be a place in memory. `makes_indices`: it may be one beyond an end. `masks_by_number`: a
+        mask writes a finite number that stands for infinity, so a program may leave out what it hides.
+        `masks_far`: it does, or hides so in an operator. `sums_long`: so many numbers are added that it matters
+        in which order they come. `writes`: infinity or NaN is written down. `compared`: the first of these
+        numbers alone. `clamped`: names of parameters that are clamped, with the limits; none where something is
+        that is made of them. `norms`: names of parameters of whose slices norms are limited, with the limit,
+        the order of the norm and the dimension. `slopes`: names of those that are slopes below zero.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]
@@ -192,6 +198,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             | {"relates": self._relates, "infinities": sorted(self._infinities)}
             | {
                 "makes_places": self._makes_places,
+                "makes_indices": self._makes_indices,
                 "sums_long": self._sums_long,
                 "writes": self._writes,
                 "compared": floats,

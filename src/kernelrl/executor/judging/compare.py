@@ -46,7 +46,7 @@ class Expected:
     low: torch.Tensor
     high: torch.Tensor
     nan: torch.Tensor | None
-    """Where the reference is NaN; None: nowhere."""
+    """Where NaN is right: the reference is NaN, or rounding moves it without bound; None: nowhere."""
     reliable: bool
     """Whether the reference in its own precision is well within these bounds itself, and NaN or infinite alike."""
 
@@ -158,7 +158,8 @@ class Expected:
             low = torch.where(at_limit & (centre >= -largest), low.clamp_min(-largest), low)
             high = torch.where(at_limit & (centre <= largest), high.clamp_max(largest), high)
         if finite:
-            return cls(low, high, None, reliable, selected=selected)
+            unbound = moved is not None and not math.isfinite(float(margin.sum()))
+            return cls(low, high, margin.isinf() if unbound else None, reliable, selected=selected)
         is_nan = native.isnan() | exact.isnan()
         low, high = torch.where(centre.isinf(), centre, low), torch.where(centre.isinf(), centre, high)
         low = torch.where(own.isinf(), torch.minimum(low, own), low)

@@ -21,8 +21,9 @@ from kernelrl.executor.legality.operators import combine_bits
 _POWERS = torch.tensor([1.15**power for power in range(-10, 11) if power]).bfloat16().float()
 VALUES = torch.cat((-_POWERS.flip(0), _POWERS))
 """Numbers that every floating-point type has, in ascending order, to be exchanged one for another."""
-NEAR = 4e-6
-"""What comes out so near one of them is that one: there and back again (a transform and its inverse) errs by less."""
+NEAR = 2e-4
+"""What comes out so near one of them is that one: there and back again (a transform and its inverse), or between two
+places (an interpolation), errs by less."""
 BYTES = 256
 SOME = 4096
 """Elements of an output that are looked at first: of most tasks they tell."""

@@ -64,8 +64,10 @@ class Habits:
     may_split_not_finite: bool
     """It says that, or what becomes of infinity, by its operators, and none of them makes something else of NaN that is
     not documented."""
-    only_moves: bool
-    """It moves, converts or compares data, and computes nothing."""
+    moves_by_name: bool
+    """It moves, converts or compares data, and computes nothing, as its operators say."""
+    moves_values: bool
+    """It does whatever they are, as far as is known (`moves_values`)."""
     reads: bool
     """What it does next hangs on values that it reads."""
     eliminates: bool
@@ -86,6 +88,11 @@ class Habits:
     reuses_outputs: bool
     thresholds: dict[str, Any]
     """What it compares its data with, see `Thresholds.found`."""
+
+    @property
+    def only_moves(self) -> bool:
+        """It moves, converts or compares data: copies are the work."""
+        return self.moves_by_name or self.moves_values
 
     def bears(self, distribution: str) -> bool:
         """Whether inputs of that distribution say something about the task."""
@@ -108,7 +115,6 @@ def learn_habits(
     native: dict[str, Any],
     layout: dict[str, Any],
     image: torch.Tensor,
-    buffers_vary: bool,
 ) -> Habits:
     """Look at a recorded call on these inputs that was just answered, the first one, and at some others.
 
@@ -118,12 +124,11 @@ def learn_habits(
         native: the answer.
         layout: of the inputs.
         image: the inputs.
-        buffers_vary: some of its buffers get other values later.
     """
     operators = native["operators"].keys()
     has_integers = any(not trees.DTYPES[described["dtype"]].is_floating_point for described in native["tensors"])
     choosing = _UNSTABLE & operators if has_integers else frozenset[str]()
-    outputs, drawn = own.outputs(native), [view(image, place) for place in layout["tensors"]]
+    outputs = own.outputs(native)
     not_finite = find_not_finite(outputs)
     between = own.ask({"do": "state"})["state"]
     again = own.call(layout, image)
@@ -149,16 +154,8 @@ def learn_habits(
         ties_are_open=bool(choosing) and own.settings.oracle != "float64",  # which is run with each choice
         minds_not_finite=minds_not_finite,
         may_split_not_finite=(says_not_finite or bool(native["thresholds"]["infinities"])) and not leaves_it_open,
-        only_moves=only_moves(operators - set(native["idle"]))
-        or (
-            own.settings.device == "cpu"  # where copies can be closed
-            and not before["parameters"]
-            and not buffers_vary  # with others it might compute
-            and not changes_more
-            and not native["thresholds"]["makes_places"]  # of any number
-            and not _READS & operators
-            and (gives_back(outputs, drawn) or exchanges(own, layout, image, operators))
-        ),
+        moves_by_name=only_moves(operators - set(native["idle"])),
+        moves_values=not changes_more and moves_values(own, native, layout, image),
         eliminates=any(name.removeprefix("aten::").startswith(ELIMINATING) for name in operators),
         reads=bool(_READS & operators),
         lays_out=any(map(_lays_out, operators)),
@@ -171,6 +168,25 @@ def learn_habits(
         reuses_outputs=any(first["pointer"] == second["pointer"] for first, second in pairs),
         thresholds=native["thresholds"],
     )
+
+
+def moves_values(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> bool:
+    """Whether the reference, with the parameters that it has now, does nothing but move, convert or compare values.
+
+    Args:
+        own: runs it.
+        native: the answer to its recorded call.
+        layout: of inputs.
+        image: the inputs.
+    """
+    operators = native["operators"].keys()
+    if own.settings.device != "cpu":  # where copies cannot be closed
+        return False
+    if native["thresholds"]["makes_indices"] or _READS & operators:  # of any number, which may be too large for one
+        return False
+    outputs = own.outputs(own.call(layout, image))
+    drawn = [view(image, place) for place in layout["tensors"]]
+    return gives_back(outputs, drawn) or exchanges(own, layout, image, operators)
 
 
 def _lays_out(operator: str) -> bool:

@@ -23,7 +23,7 @@ from kernelrl.executor.judging.boundary import NUM_CASES
 from kernelrl.executor.judging.cases import Cases
 from kernelrl.executor.judging.demand import Demand, find_demand
 from kernelrl.executor.judging.expectations import check_dependence
-from kernelrl.executor.judging.habits import find_not_finite, learn_habits
+from kernelrl.executor.judging.habits import Habits, find_not_finite, learn_habits, moves_values
 from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import (
     find_apart,
@@ -99,6 +99,7 @@ class Reference:
         self._sizes_are_old = self._numbers_are_old = False
         self._checked: list[Case] = []
         self.has_parameters = False
+        self.habits: Habits
         self.process = process
         self._own = ReferenceProcess(task, self.process, cores, settings)
         self._images = Images(self._own, self.seeds)
@@ -131,7 +132,7 @@ class Reference:
         image = images.of(layout, drawn)
         self.arena_bytes = max(layout["size"], hidden_bytes) + BEHIND
         own.attach(self.arena_bytes)
-        self._show(layout, image)
+        shown = self._show(layout, image)
         self._draw_sizes()
         images.find_varying(image, layout)
         attempts = self._attempts()
@@ -151,6 +152,10 @@ class Reference:
             )
             self.parameters.learn(self.habits.thresholds)
         self.parameters.vary = self._try_parameters(attempts)
+        if self.parameters.vary and self.habits.moves_values:
+            self.parameters.take(CHECKED)
+            moves = moves_values(own, shown, layout, image)
+            self.habits = self._cases.habits = replace(self.habits, moves_values=moves)
         if settings.oracle != "native":
             self._vary_numbers()
 
@@ -168,8 +173,8 @@ class Reference:
                 if not self.process.alive:
                     raise
 
-    def _show(self, layout: dict[str, Any], image: torch.Tensor) -> None:
-        """Call it on the first inputs, of the size that the task shows."""
+    def _show(self, layout: dict[str, Any], image: torch.Tensor) -> dict[str, Any]:
+        """Call it on the first inputs, of the size that the task shows. Returns the answer."""
         own = self._own
         before = own.ask({"do": "state"})["state"]
         native = own.call(layout, image, filled=True, recorded=True, compared=True)
@@ -179,11 +184,10 @@ class Reference:
         self._check_changes(native)
         self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
         own.masks_by_number = native["thresholds"]["masks_by_number"]
-        self.habits = self._cases.habits = learn_habits(
-            own, before, native, layout, image, self.parameters.buffers_vary
-        )
+        self.habits = self._cases.habits = learn_habits(own, before, native, layout, image)
         own.eliminates = self.habits.eliminates
         own.writes = native["thresholds"]["writes"]
+        return native
 
     def _check_changes(self, native: dict[str, Any]) -> None:
         """Refuse what the first call has done to its inputs, if no candidate could be held to it."""

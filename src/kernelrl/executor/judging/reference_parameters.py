@@ -95,12 +95,6 @@ class ReferenceParameters:
         return bool(self._shown["tensors"])
 
     @property
-    def buffers_vary(self) -> bool:
-        """Whether any of the buffers could be others."""
-        tensors = self._shown["tensors"]
-        return any(tensors[each]["kind"] == "buffer" for each in variation.find_variable(self._shown, frozenset()))
-
-    @property
     def num_bytes(self) -> int:
         """Memory that the values hold."""
         return sum(values.nbytes for hidden in list(self._hidden.values()) for values in hidden.given.values())

@@ -24,6 +24,10 @@ MAX_ASKED_AGAIN = 6
 MAX_ITEMS = 16
 """Elements that one call may fetch from tensors one by one: beyond that, Python does the kernel's work."""
 TF32 = " On a GPU tl.dot rounds float32 to 10 bits (TF32) first, unless it is asked for input_precision='ieee'."
+AUTOTUNED = (
+    " Any config of triton.autotune may serve a call, after another one has run: each must be right, and what a kernel"
+    " adds to must be named in reset_to_zero."
+)
 MOST_OPERATORS = 1 << 31
 """More of one operator no call makes."""
 
@@ -91,7 +95,9 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
             where += ", with hidden parameters" if found.parameters in ("keyed", "by_name") else ""
         num_wrong = len({error.trial for error in found.errors})
         said = f"Wrong output in {num_wrong} of {found.trials} trials: {first.message}{where}."
-        raise Ended("incorrect", said + (TF32 if may_use_tf32(match.candidate.source, own.settings.device) else ""))
+        said += TF32 if may_use_tf32(match.candidate.source, own.settings.device) else ""
+        may_be_tuning = match.interpreted and "autotune(" in match.candidate.source and num_wrong < found.trials
+        raise Ended("incorrect", said + (AUTOTUNED if may_be_tuning else ""))
     return Passed(slowest_s, distributions)
 
 

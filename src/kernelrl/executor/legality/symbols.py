@@ -23,7 +23,7 @@ KNOWN_SYMBOLS = re2.compile(
     rf"(({_MATH})[fl]?|[lt]gamma[fl]_r|__(mul|div)[sdx]c3|_ZGV\w+|__\w+_finite|__(extend|trunc)([hbsdxt]f){{2}}2|__(eq|ne|[lg][te]|unord)hf2|"
     r"mem(cpy|move|set|cmp|chr)|str(len|n?cmp|r?chr|str)|malloc|free|calloc|realloc|aligned_alloc|posix_memalign|abort|qsort|"
     r"f?printf|v?snprintf|puts|putchar|fputc|fputs|fwrite|stderr|stdout|__\w+_chk|__assert_fail|__stack_chk_fail|l?l?abs|"
-    r"__libc_single_threaded|__cxa_\w+|__gxx_personality_v0|__gmon_start__|_Unwind_\w+|_ITM_\w+|__tls_get_addr|__dynamic_cast|"
+    r"__libc_single_threaded|__cxa_\w+|__g(xx|cc)_personality_v0|__gmon_start__|_Unwind_\w+|_ITM_\w+|__tls_get_addr|__dynamic_cast|"
     r"GOMP_\w+|omp_\w+|TVMFFI\w+|"
     r"(typeinfo|vtable|VTT|guard variable|construction vtable|typeinfo name) for .*|operator (new|delete).*|"
     r"(non-virtual thunk to )?tvm::ffi::.*)(@.*)?"
