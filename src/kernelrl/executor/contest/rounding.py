@@ -284,7 +284,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
             if certain is not None:
                 result = torch.where(certain[1], certain[0], result)
             if base == "cumprod":
-                result = _overflowing(result, args[1], torch.finfo(dtype).max)
+                result = _out_of_range(result, args[1], dtype)
         return result
 
     def _moved_inside(self, item: Any, of_largest: bool) -> Any:
@@ -361,12 +361,17 @@ def kept_in_float64(func: Any, result: Any) -> Any:
     return result.double() if is_written else result
 
 
-def _overflowing(products: torch.Tensor, dim: int, largest: float) -> torch.Tensor:
-    """Products of ever more factors, far from where they are, and infinite in any narrower precision, from where one is
-    larger than any number of that: what others make finite again stays infinite in a program that multiplies in it."""
+def _out_of_range(products: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    """Products of ever more factors, far from where they are behind one that a precision does not have.
+
+    Others bring them back into its range, and a program that multiplies in it keeps infinity, or zero.
+    """
     if not products.dim():
         return products
-    return products.masked_fill(products.abs().cummax(dim).values > largest, FAR)
+    sizes, range_of = products.abs(), torch.finfo(dtype)
+    overflowed = sizes.cummax(dim).values > range_of.max
+    vanished = (sizes.cummin(dim).values < range_of.tiny) & (sizes > range_of.tiny)
+    return products.masked_fill(overflowed | vanished, FAR)
 
 
 def _lowest(items: Iterable[Any]) -> torch.dtype | None:

@@ -113,9 +113,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._note(values, [float(edges["min"]), float(edges["max"])])
         elif name in _ADDING and values.is_floating_point():
             last = result[-1] if isinstance(result, tuple) else result
-            self._sums_long |= (
-                values.numel() > LONG * max(1, last.numel()) and last.numel() > 0
-            )  # or they are given
+            self._sums_long |= values.numel() > LONG * max(1, last.numel()) and last.numel() > 0  # or they are given
         elif name in MASKS:
             self._masks_by_number |= masks_by_number(given)
         self._masks_otherwise |= name.startswith(_ATTENTION)
