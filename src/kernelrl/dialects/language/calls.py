@@ -194,10 +194,7 @@ class Calls(Expressions):
                 for which in vocabulary.WHICH_LAYERS:
                     self.flow.assign(self._attribute_of(base, node, f"{start}{which}"), found)
             case _:
-                evidence = (
-                    "getattr of a name that is no constant: write x.name, or getattr(lstm, f'weight_ih_l{layer}')"
-                )
-                self._refuse("forbidden_name", node, evidence)
+                self._refuse("forbidden_name", node, vocabulary.GETATTR_BY_CONSTANT)
                 return self.flow.data()
         result = self._either(default)
         self.flow.assign(found, result)

@@ -148,7 +148,7 @@ class Definitions:
                     self._field(registered)
                     self.flow.assign(self.flow.data(), self._field(registered))
                 case ast.Call(func=ast.Attribute(attr="register_buffer" | "register_parameter")):
-                    self._refuse("outside_language", node, "a buffer or parameter is registered under a constant name")
+                    self._refuse("outside_language", node, vocabulary.NAMED_BY_CONSTANT)
         for name in self.own_attributes & vocabulary.OF_TUPLES:
             self._refuse("patched_library", tree, f"{name} of named tuples; give it another name")
         self.has_odd_weights = any(

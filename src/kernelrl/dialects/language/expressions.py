@@ -177,10 +177,8 @@ class Expressions(Definitions, ABC):
         if name in vocabulary.EXCEPTIONS:
             return
         if name not in vocabulary.BUILTINS:
-            evidence = f"{name}: nothing in this file binds it, and it is no built-in function of the language"
-            if name == "super":
-                evidence = "super stands in super().__init__(…), inside of __init__, and nowhere else"
-            self._refuse("forbidden_name", node, evidence)
+            nothing = f"{name}: nothing in this file binds it, and it is no built-in function of the language"
+            self._refuse("forbidden_name", node, vocabulary.INSTEAD_OF_BUILTINS.get(name, nothing))
         elif not called and name not in _TYPES:
             self._refuse("forbidden_name", node, f"{name} as a value: call it where you need it")
 

@@ -107,6 +107,16 @@ INSTEAD = {
     "os.environ": "the executor sets the number of threads and the devices; leave it out",
 }
 """What to write for names that people use and the language does not have."""
+_SEVERAL = "several tensors are kept in a list or an nn.ParameterList, and layers in an nn.ModuleList"
+INSTEAD_OF_BUILTINS = {
+    "super": "super stands in super().__init__(…), inside of __init__, and nowhere else",
+    "setattr": f"setattr: write self.name = …; {_SEVERAL}",
+}
+"""What is said of built-in functions of Python's that the language does not have."""
+NAMED_BY_CONSTANT = f"a buffer or parameter is registered under a constant name; {_SEVERAL}"
+GETATTR_BY_CONSTANT = (
+    f"getattr of a name that is no constant: write x.name, or getattr(lstm, f'weight_ih_l{{layer}}'); {_SEVERAL}"
+)
 
 MODULES = frozenset(FORWARD) | frozenset(INIT) | _words("torch.utils torch.nn.functional tvm_ffi triton.language.extra")
 """Modules that may be imported; some of them (`torch.nn.functional`) have no name that may be used."""
