@@ -70,7 +70,7 @@ def translate(unit: dict[str, Any]) -> tuple[str, list[str], list[str]]:
     given = [flag for flag in (*unit["cflags"], *unit["ldflags"]) if flag]  # [""] is how many leave them out
     for flag in given:
         if not ALLOWED_FLAG.fullmatch(flag) or (flag.startswith("-f") and not _is_harmless(flag)):
-            raise BadUnit("build_flag", flag[:100])
+            raise BadUnit("build_flag", f"{flag[:100]}: leave it out")
     source = "\n".join(unit["cpp"])
     flags = [*BASE_FLAGS, *includes(unit["loader"])]
     flags += [flag for flag in given if not flag.startswith("-l") and flag not in flags]
@@ -118,7 +118,7 @@ def translate_cuda(unit: dict[str, Any], arch: str) -> tuple[str, list[str]]:
     given = [flag for flag in unit["cuda_cflags"] if flag]
     for flag in given:
         if not ALLOWED_CUDA_FLAG.fullmatch(flag):
-            raise BadUnit("build_flag", flag[:100])
+            raise BadUnit("build_flag", f"{flag[:100]}: leave it out")
     cuda = "\n".join(unit["cuda"])
     text = f'{HEADERS[unit["loader"]]}\n#line 1 "kernel.cu"\n{cuda}\n{source}'
     return text, [*CUDA_FLAGS, f"-arch={arch}", *includes(unit["loader"]), *given]

@@ -59,6 +59,7 @@ _SPREAD = torch.linspace(0.85, 1.15, 128, dtype=torch.float64)
 _SIZES = torch.cat((_SPREAD, -_SPREAD))
 """Errors of one operator, in those that are usual. Were they all of one size, some of a sum would cancel."""
 FAR = 1e300
+"""What is so far from where it is has any value: it is infinite in every narrower precision."""
 LEAST_SIZE, MOST_SIZE = 0.75, 1.5
 """By what they are multiplied, so that errors of operators that follow one another do not cancel."""
 GOLDEN = 0.618034

@@ -198,11 +198,13 @@ class References:
             del self._entries[key], self._users[key], self._starting[key], self._told[key]
             if key in references:
                 threading.Thread(target=_end, args=(references[key],), daemon=True, name="closing").start()
+        if total <= REFERENCE_BYTES:
+            return
         for key, size in sizes.items():
             if size and total > REFERENCE_BYTES:
                 references[key].forget()
                 total -= size
-                threading.Thread(target=_trim, daemon=True, name="trimming").start()
+        threading.Thread(target=_trim, daemon=True, name="trimming").start()
 
 
 def _end(reference: Reference) -> None:
