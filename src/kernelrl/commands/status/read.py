@@ -119,6 +119,8 @@ def read(run: Path) -> RunStatus:
     stages = tuple(_read_stage(run, name) for name in PIPELINE)
     jobs, logs = tuple(read_jobs(run)), tuple(read_logs(run))
     if not jobs and not logs and all(stage.state == "waiting" for stage in stages):
+        if not run.exists():
+            raise UserError(f"{run}: there is no such folder; give the output_dir of a run that has begun")
         raise UserError(f"{run}: no stage of a run in it; give the run's output_dir, e.g. outputs/toy")
     return RunStatus(run, time.time(), stages, jobs, logs)
 
