@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from kernelrl.dialects.language import vocabulary
-from kernelrl.dialects.language.definitions import Entry, Use, fields_of
+from kernelrl.dialects.language.definitions import Entry, Use, fields_of, numbered_names
 from kernelrl.dialects.language.expressions import Expressions
 from kernelrl.dialects.language.flow import EVERYTHING, Kind, Value
 from kernelrl.dialects.language.syntax import is_plain_format
@@ -174,7 +174,8 @@ class Calls(Expressions):
         return result
 
     def _read_named_attribute(self, node: ast.Call) -> Value:
-        """`getattr(x, "name")` is `x.name`; a recurrent layer's weight may be named by f"weight_ih_l{number}{end}"."""
+        """`getattr(x, "name")` is `x.name`; so is what was registered by number, and a recurrent layer's weight, which
+        f"weight_ih_l{number}{end}" names."""
         match node:
             case ast.Call(args=arguments) if any(isinstance(each, ast.Starred) for each in arguments):
                 self._refuse("forbidden_name", node, "getattr with * arguments: write x.name")
@@ -193,6 +194,13 @@ class Calls(Expressions):
                 self._value(text)
                 for which in vocabulary.WHICH_LAYERS:
                     self.flow.assign(self._attribute_of(base, node, f"{start}{which}"), found)
+            case ast.Call(args=[of, text, *default], keywords=[]) if (
+                names := numbered_names(text)
+            ) and self.own_attributes.issuperset(names):
+                base, found = self._value(of), self.flow.value()
+                self._value(text)
+                for name in names:
+                    self.flow.assign(self._attribute_of(base, node, name), found)
             case _:
                 self._refuse("forbidden_name", node, vocabulary.GETATTR_BY_CONSTANT)
                 return self.flow.data()

@@ -15,6 +15,9 @@ from kernelrl.dialects.language.names import Names, Scope, all_arguments, violat
 from kernelrl.dialects.language.vocabulary import Context
 from kernelrl.verdict import Violation
 
+MOST_NUMBERED = 64
+"""Buffers or parameters that are registered under one name with a number behind it."""
+
 
 @dataclass(eq=False)
 class Unit:
@@ -141,12 +144,12 @@ class Definitions:
             match node:
                 case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
                     self.own_attributes.add(name)
-                case ast.Call() if (registered := registered_name(node)) is not None:
-                    if registered.startswith("__") or registered in vocabulary.RESERVED:
-                        self._refuse("patched_library", node, f"{registered!r} registered; give it a name of its own")
-                    self.own_attributes.add(registered)
-                    self._field(registered)
-                    self.flow.assign(self.flow.data(), self._field(registered))
+                case ast.Call() if registered := registered_names(node):
+                    for name in registered:
+                        if name.startswith("__") or name in vocabulary.RESERVED:
+                            self._refuse("patched_library", node, f"{name!r} registered; give it a name of its own")
+                        self.own_attributes.add(name)
+                        self.flow.assign(self.flow.data(), self._field(name))
                 case ast.Call(func=ast.Attribute(attr="register_buffer" | "register_parameter")):
                     self._refuse("outside_language", node, vocabulary.NAMED_BY_CONSTANT)
         for name in self.own_attributes & vocabulary.OF_TUPLES:
@@ -307,16 +310,30 @@ def _at_worst(routine: Routine, context: Context) -> Context:
     return "forward" if is_of_others else context
 
 
-def registered_name(node: ast.Call) -> str | None:
-    """Under which constant name a call registers a buffer or a parameter; None: it does not, or not so."""
+def registered_names(node: ast.Call) -> list[str]:
+    """Under which names a call may register a buffer or a parameter; none: it does not, or under others than constants
+    and those with a number (`f"weight_{i}"`).
+
+    What else that number may be, `nn.Module` registers nothing in the place of something that is there.
+    """
     if not (isinstance(node.func, ast.Attribute) and node.func.attr in ("register_buffer", "register_parameter")):
-        return None
+        return []
     match [*node.args, *node.keywords]:
-        case [ast.keyword(arg="name", value=ast.Constant(value=str(name))), *_]:
-            return name
-        case [ast.Constant(value=str(name)), *_]:
-            return name
-    return None
+        case [ast.keyword(arg="name", value=ast.Constant(value=str(name))), *_] | [ast.Constant(value=str(name)), *_]:
+            return [name]
+        case [ast.keyword(arg="name", value=text), *_] | [ast.JoinedStr() as text, *_]:
+            return numbered_names(text)
+    return []
+
+
+def numbered_names(node: ast.expr) -> list[str]:
+    """The names that begin as a text does, and end in a number: `f"weight_{i}"`; none: it is no such text."""
+    match node:
+        case ast.JoinedStr(values=[ast.Constant(value=str(start)), ast.FormattedValue(format_spec=None)]) if (
+            start.isidentifier() and start.isascii() and not start.startswith("_")
+        ):
+            return [f"{start}{number}" for number in range(MOST_NUMBERED)]
+    return []
 
 
 def fields_of(node: ast.ClassDef) -> list[str]:

@@ -28,7 +28,7 @@ from triton.runtime.interpreter import GridExecutor
 from triton.runtime.jit import KernelInterface
 
 from kernelrl.dialects.language import vocabulary
-from kernelrl.dialects.language.definitions import bound_in_class, registered_name
+from kernelrl.dialects.language.definitions import bound_in_class, registered_names
 from kernelrl.dialects.language.names import Names, all_arguments, bound_in, imports_of, may_import
 from kernelrl.dialects.language.rules import may_be_named
 from kernelrl.dialects.language.syntax import is_type_of, may_hold_type
@@ -92,8 +92,8 @@ def _own_attributes(tree: ast.Module) -> Iterator[str]:
             case ast.ClassDef(body=body):
                 for statement in body:
                     yield from [statement.name] if isinstance(statement, ast.FunctionDef) else bound_in_class(statement)
-            case ast.Call() if (registered := registered_name(node)) is not None:
-                yield registered
+            case ast.Call():
+                yield from registered_names(node)
 
 
 def statements_at(place: ast.stmt, text: str) -> list[ast.stmt]:
