@@ -182,21 +182,7 @@ class Calls(Expressions):
                 return self.flow.data()
             case ast.Call(args=[of, ast.Constant(value=str(name)), *default], keywords=[]) if name.isascii():
                 found = self._value(ast.Attribute(of, name, ast.Load(), lineno=node.lineno, col_offset=node.col_offset))
-            case ast.Call(
-                args=[
-                    of,
-                    ast.JoinedStr(values=[ast.Constant(value=str(start)), ast.FormattedValue(), *_]) as text,
-                    *default,
-                ],
-                keywords=[],
-            ) if start in vocabulary.WEIGHTS_BY_NUMBER and not self.has_odd_weights:
-                base, found = self._value(of), self.flow.value()
-                self._value(text)
-                for which in vocabulary.WHICH_LAYERS:
-                    self.flow.assign(self._attribute_of(base, node, f"{start}{which}"), found)
-            case ast.Call(args=[of, text, *default], keywords=[]) if (
-                names := numbered_names(text)
-            ) and self.own_attributes.issuperset(names):
+            case ast.Call(args=[of, ast.JoinedStr() as text, *default], keywords=[]) if names := self._names_of(text):
                 base, found = self._value(of), self.flow.value()
                 self._value(text)
                 for name in names:
@@ -207,6 +193,16 @@ class Calls(Expressions):
         result = self._either(default)
         self.flow.assign(found, result)
         return result
+
+    def _names_of(self, text: ast.JoinedStr) -> list[str]:
+        """Attributes that a text with a number may name: weights of a recurrent layer, or what was registered so."""
+        match text.values:
+            case [ast.Constant(value=str(start)), ast.FormattedValue(), *_] if (
+                start in vocabulary.WEIGHTS_BY_NUMBER and not self.has_odd_weights
+            ):
+                return [f"{start}{which}" for which in vocabulary.WHICH_LAYERS]
+        numbered = numbered_names(text)
+        return numbered if self.own_attributes.issuperset(numbered) else []
 
     def _use_function(self, node: ast.expr, by: str, functions: list[Value]) -> None:
         """A library's function calls one that it is given."""

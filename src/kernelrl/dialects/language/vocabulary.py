@@ -113,9 +113,12 @@ INSTEAD_OF_BUILTINS = {
     "setattr": f"setattr: write self.name = …; {_SEVERAL}",
 }
 """What is said of built-in functions of Python's that the language does not have."""
-NAMED_BY_CONSTANT = f"a buffer or parameter is registered under a constant name; {_SEVERAL}"
+NAMED_BY_CONSTANT = (
+    f"a buffer or parameter is registered under a constant name, or one with a number behind it; {_SEVERAL}"
+)
 GETATTR_BY_CONSTANT = (
-    f"getattr of a name that is no constant: write x.name, or getattr(lstm, f'weight_ih_l{{layer}}'); {_SEVERAL}"
+    "getattr of a name that is no constant: write x.name, getattr(lstm, f'weight_ih_l{layer}'), or what is registered "
+    f"with a number behind it; {_SEVERAL}"
 )
 
 MODULES = frozenset(FORWARD) | frozenset(INIT) | _words("torch.utils torch.nn.functional tvm_ffi triton.language.extra")

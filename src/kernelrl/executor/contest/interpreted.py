@@ -79,6 +79,7 @@ def install() -> None:
     which any may be the fastest, and to copy back what a kernel has changed."""
     Autotuner._bench = _tried_once(Autotuner._bench)
     Autotuner.run = _tuned_anew(Autotuner.run)
+    Autotuner.do_bench = staticmethod(_once)
     GridExecutor._restore_args_dev = _nothing_to_restore
     InterpretedFunction.run = _with_its_arguments(InterpretedFunction.run)
     InterpretedFunction.__call__ = _within_a_launch(InterpretedFunction.__call__)
@@ -114,7 +115,6 @@ def _tuned_anew(run: Callable[..., Any]) -> Callable[..., Any]:
     def run_tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.tries = self.serves_first = not self.cache
         self.cache.clear()
-        self._do_bench = _once
         return run(self, *args, **kwargs)
 
     return run_tuned

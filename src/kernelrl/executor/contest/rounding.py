@@ -49,6 +49,8 @@ _ATTENTION = "_scaled_dot_product"
 _EXPONENTIATING = frozenset("exp exp2 expm1 softmax _softmax _safe_softmax sinh cosh".split())
 """Operators that make a factor of what their operands err by."""
 
+FAR = 1e300
+"""What is so far from where it is has any value: it is infinite in every narrower precision."""
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """Precisions below float64."""
 NUM_SIGNS = 1 << 17
@@ -58,8 +60,6 @@ SOME_STARTS = 1024
 _SPREAD = torch.linspace(0.85, 1.15, 128, dtype=torch.float64)
 _SIZES = torch.cat((_SPREAD, -_SPREAD))
 """Errors of one operator, in those that are usual. Were they all of one size, some of a sum would cancel."""
-FAR = 1e300
-"""What is so far from where it is has any value: it is infinite in every narrower precision."""
 LEAST_SIZE, MOST_SIZE = 0.75, 1.5
 """By what they are multiplied, so that errors of operators that follow one another do not cancel."""
 GOLDEN = 0.618034

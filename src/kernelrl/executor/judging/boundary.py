@@ -52,15 +52,14 @@ class Boundaries:
     """What is known of the boundaries of a task's decisions; they are found at their first use."""
 
     def __init__(self) -> None:
-        self.may_exist = True
-        """False: some output is no decision, or there are no two draws to go between."""
-        self._decides = False
+        self.exist: bool | None = None
+        """Whether all outputs are decisions, and there are two draws to go between; None: that has not been tried."""
         self._found: dict[Draw, Boundary | None] = {}
         self._distances: dict[int, float | None] = {}
 
     def forget(self) -> None:
         """Find them anew, between other draws."""
-        self.may_exist, self._decides = True, False
+        self.exist = None
         self._found.clear()
         self._distances.clear()
 
@@ -86,8 +85,9 @@ class Boundaries:
             excludes: see `find_distance`. It may depend on the parameters of the draw alone.
         """
         pair, side = pair_of(draw), draw.index % 2
-        self.may_exist = self._decides = self._decides or (self.may_exist and decides(call))
-        if not self._decides:
+        if self.exist is None:
+            self.exist = decides(call)
+        if not self.exist:
             return None
         if pair not in self._found:
             self._found[pair] = find_boundary(call)

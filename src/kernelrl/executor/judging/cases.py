@@ -317,10 +317,11 @@ class Cases:
     def _beside_a_boundary(self, draw: Draw) -> tuple[torch.Tensor, Shape] | None:
         """Inputs on one side of the boundary of a decision, by the number of the draw; None: no such are known."""
         own, pair, shape = self._own, pair_of(draw), self.shapes[draw.shape]
-        if not self._boundaries.may_exist or self.habits.changes_more:
+        if self.habits.changes_more:
             return None
-        if self._images.draw(pair, shape) is None:
-            self._boundaries.may_exist = False
+        if self._boundaries.exist is None and self._images.draw(pair, shape) is None:
+            self._boundaries.exist = False
+        if self._boundaries.exist is False:
             return None
         self._parameters.take(draw.parameters)
 

@@ -157,11 +157,14 @@ class Expected:
         if bool(at_limit.any()):  # as `nan_to_num` or `torch.finfo` give it: infinity is what the task replaces
             low = torch.where(at_limit & (centre >= -largest), low.clamp_min(-largest), low)
             high = torch.where(at_limit & (centre <= largest), high.clamp_max(largest), high)
-        unbound = moved is not None and not math.isfinite(float(margin.sum()))
+        unbound: torch.Tensor | None = None
+        if moved is not None and not math.isfinite(float(margin.sum())):
+            unbound = margin.isinf() & centre.isfinite()
         if finite:
-            return cls(low, high, margin.isinf() if unbound else None, reliable, selected=selected)
+            return cls(low, high, unbound, reliable, selected=selected)
         is_nan = native.isnan() | exact.isnan()
-        is_nan |= margin.isinf() & centre.isfinite()
+        if unbound is not None:
+            is_nan |= unbound
         low, high = torch.where(centre.isinf(), centre, low), torch.where(centre.isinf(), centre, high)
         low = torch.where(own.isinf(), torch.minimum(low, own), low)
         high = torch.where(own.isinf(), torch.maximum(high, own), high)

@@ -67,7 +67,7 @@ class Habits:
     moves_by_name: bool
     """It moves, converts or compares data, and computes nothing, as its operators say."""
     moves_values: bool
-    """It does whatever they are, as far as is known (`moves_values`)."""
+    """They do not say it, and it does all the same (see the function of that name)."""
     reads: bool
     """What it does next hangs on values that it reads."""
     eliminates: bool
@@ -150,12 +150,13 @@ def learn_habits(
         and not leaves_it_open
         and _replaces_nan(own, native, layout, image)
     )
+    moves_by_name = only_moves(operators - set(native["idle"]))
     return Habits(
         ties_are_open=bool(choosing) and own.settings.oracle != "float64",  # which is run with each choice
         minds_not_finite=minds_not_finite,
         may_split_not_finite=(says_not_finite or bool(native["thresholds"]["infinities"])) and not leaves_it_open,
-        moves_by_name=only_moves(operators - set(native["idle"])),
-        moves_values=not changes_more and moves_values(own, native, layout, image),
+        moves_by_name=moves_by_name,
+        moves_values=not (moves_by_name or changes_more) and moves_values(own, native, outputs, layout, image),
         eliminates=any(name.removeprefix("aten::").startswith(ELIMINATING) for name in operators),
         reads=bool(_READS & operators),
         lays_out=any(map(_lays_out, operators)),
@@ -170,13 +171,20 @@ def learn_habits(
     )
 
 
-def moves_values(own: ReferenceProcess, native: dict[str, Any], layout: dict[str, Any], image: torch.Tensor) -> bool:
+def moves_values(
+    own: ReferenceProcess,
+    native: dict[str, Any],
+    outputs: list[torch.Tensor],
+    layout: dict[str, Any],
+    image: torch.Tensor,
+) -> bool:
     """Whether the reference, with the parameters that it has now, does nothing but move, convert or compare values.
 
     Args:
         own: runs it.
         native: the answer to its recorded call.
-        layout: of inputs.
+        outputs: what it gives with these parameters.
+        layout: of the inputs.
         image: the inputs.
     """
     operators = native["operators"].keys()
@@ -184,7 +192,6 @@ def moves_values(own: ReferenceProcess, native: dict[str, Any], layout: dict[str
         return False
     if native["thresholds"]["makes_indices"] or _READS & operators:  # of any number, which may be too large for one
         return False
-    outputs = own.outputs(own.call(layout, image))
     drawn = [view(image, place) for place in layout["tensors"]]
     return gives_back(outputs, drawn) or exchanges(own, layout, image, operators)
 

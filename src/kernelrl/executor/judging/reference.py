@@ -154,7 +154,7 @@ class Reference:
         self.parameters.vary = self._try_parameters(attempts)
         if self.parameters.vary and self.habits.moves_values:
             self.parameters.take(CHECKED)
-            moves = moves_values(own, shown, layout, image)
+            moves = moves_values(own, shown, own.outputs(own.call(layout, image)), layout, image)
             self.habits = self._cases.habits = replace(self.habits, moves_values=moves)
         if settings.oracle != "native":
             self._vary_numbers()
