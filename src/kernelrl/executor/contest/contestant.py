@@ -46,6 +46,7 @@ from kernelrl.executor.contest.inputs import Inputs
 from kernelrl.executor.contest.interpreted import failing_with_kernels
 from kernelrl.executor.contest.launches import recorded_launches
 from kernelrl.executor.contest.layouts import Layouts
+from kernelrl.executor.contest.leaving import Leaving
 from kernelrl.executor.contest.operator_record import OperatorRecord
 from kernelrl.executor.contest.seeding import seed_torch
 from kernelrl.executor.contest.state import read_settings, read_state
@@ -258,7 +259,8 @@ class Contestant:
         before = self.native.handed_over.count
         thresholds = Thresholds(self.model, self.args, self.ranges) if compared else contextlib.nullcontext()
         layouts = Layouts() if compared else contextlib.nullcontext()
-        with thresholds, layouts, OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
+        leaving = Leaving(thresholds.leave) if isinstance(thresholds, Thresholds) else contextlib.nullcontext()
+        with thresholds, layouts, leaving, OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
             args = self.args
             if self.gpu is not None and profiled:
                 outputs, seen["library_share"] = library_share(lambda: self.model(*args))

@@ -13,6 +13,7 @@ import torch
 from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.drawing import Drawing, Further
+from kernelrl.executor.contest.leaving import Leaving
 from kernelrl.executor.contest.python_draws import at_their_ends
 from kernelrl.executor.contest.seeding import seed_torch
 
@@ -46,7 +47,8 @@ class Inputs:
         _seed_others(seed if other_seed is None else other_seed)
         drawing = Drawing(distribution, seed, further)
         nothing = contextlib.nullcontext()
-        with drawing if keyed else nothing, at_their_ends(self._module, seed) if further.python_ends else nothing:
+        ends = at_their_ends(self._module, seed) if further.python_ends else nothing
+        with drawing if keyed else nothing, Leaving(drawing.plain.leave), ends:
             return self._call(), drawing
 
     def draw_as_shown(self, seed: int) -> tuple[Any, ...]:

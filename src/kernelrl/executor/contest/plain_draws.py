@@ -40,11 +40,22 @@ class PlainDraws:
         self._origins: Any = WeakIdKeyDictionary()
         self._bound: set[int] = set()
         self._supports: dict[int, Range] = {}
+        self._left: list[torch.Tensor] = []
 
     def begin(self, drawn: torch.Tensor, number: int, support: Range) -> None:
         """Follow a tensor that was just drawn from an interval, by the number of its draw."""
         self._origins[drawn] = _Origin(frozenset((number,)), support)
         self._supports[number] = support
+        is_anothers = not drawn.untyped_storage().resizable()  # as `torch.from_numpy` gives it
+        if is_anothers or any(_share_memory(drawn, each) for each in self._left):
+            self._bound.add(number)
+
+    def leave(self, tensor: torch.Tensor) -> None:
+        """What is made of a tensor's values from now on is not seen."""
+        self._left.append(tensor)
+        for each, origin in list(self._origins.items()):
+            if _share_memory(tensor, each):
+                self._bound |= origin.draws
 
     def follow(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """An operator has run."""
@@ -118,6 +129,10 @@ def _combined(name: str, first: Range, second: Range) -> Range | None:
         second = 1 / second[1], 1 / second[0]
     products = [one * other for one in first for other in second]
     return min(products), max(products)
+
+
+def _share_memory(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return first.untyped_storage()._cdata == second.untyped_storage()._cdata
 
 
 def _is_tensor(item: Any) -> bool:

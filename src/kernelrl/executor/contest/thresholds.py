@@ -128,6 +128,11 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._infinities.update(filter(math.isinf, limits if name in _RELATIONS else ()))
         return result
 
+    def leave(self, tensor: torch.Tensor) -> None:
+        """What becomes of a tensor's values is not seen: places may be made of them."""
+        self._makes_places |= tensor.is_floating_point()
+        self._makes_indices |= tensor.is_floating_point()
+
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, limits: Iterable[float], result: Any) -> None:
         """Note which parameters a result is made of, and those that are clamped, with the limits if it is by itself."""
         tensors = tensors_in(given)

@@ -24,10 +24,6 @@ from kernelrl.executor.judging.seeds import Seeds
 _ALIGNMENT = 64
 _OTHER_GENERATORS = re.compile(r"\b(numpy|random)\b")
 _PYTHON = re.compile(r"^\s*(import\b[^#\n]*\brandom\b|from random import\b)", re.MULTILINE)
-_UNFOLLOWED = re.compile("numpy|tolist")
-"""By these a tensor's values leave PyTorch's operators, and what is made of them is not seen."""
-MAX_DRAWS = 6
-"""Of so many draws it is tried which may hold what not all of them may."""
 _ANOTHER = 1 << 20
 """Inputs from which equal parts of others take their values have numbers beyond all others."""
 _REAL = "; pass complex numbers as torch.view_as_real(…), and make them of it in forward"
@@ -148,11 +144,10 @@ class Images:
         self.mixes_integers = mixes_integers
         self.draws_counts = drawn["draws_counts"]
         self.num_drawn = drawn["num_drawn"]
-        plain = [(number, factor) for number, factor in drawn["plain"]]
         self._minds_not_finite = minds_not_finite
         self.may_split_not_finite = may_split_not_finite
         self.thresholds = thresholds
-        self.plain = [] if _UNFOLLOWED.search(self._own.task.source) else plain
+        self.plain = [(number, factor) for number, factor in drawn["plain"]]
         self.beyond = [] if thresholds["makes_places"] else self.plain
 
     def forget(self) -> None:
@@ -169,13 +164,11 @@ class Images:
     @property
     def may_be_split(self) -> bool:
         """Whether some draws may hold something without the others."""
-        return 1 < self.num_drawn <= MAX_DRAWS
+        return self.num_drawn > 1
 
-    def in_any_order(self, distribution: Distribution) -> list[int]:
-        """Numbers of the draws of one call of `get_inputs()`: of two that exclude each other either may come first."""
-        numbers = list(range(1, self.num_drawn + 1))
-        random.Random(self._seeds.of(Draw(0, distribution), "order")).shuffle(numbers)
-        return numbers
+    def in_any_order(self, distribution: Distribution, groups: list[list[int]]) -> list[list[int]]:
+        """Groups of draws of one call of `get_inputs()`: of two that exclude each other either may come first."""
+        return random.Random(self._seeds.of(Draw(0, distribution), "order")).sample(groups, len(groups))
 
     def varies_constants(self, draw: Draw) -> bool:
         """Whether a draw has other constants than the task's."""

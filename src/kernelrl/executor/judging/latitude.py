@@ -5,8 +5,10 @@ Other constants, equal inputs apart, other values of what its constructor regist
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, get_args
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, get_args
 
 import torch
 
@@ -18,8 +20,12 @@ from kernelrl.executor.judging.images import Copies, Images, find_copies
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 from kernelrl.executor.judging.variation import Confined, Seldom
 
-MAX_TRIES = 12
-"""Sets of parameters that are tried to find those that must stay."""
+MAX_TRIES = 32
+"""Sets of draws or of parameters that are tried to find those that the reference bears."""
+FEW = 6
+"""So many draws are tried one by one, and more in so many groups at first."""
+
+Item = TypeVar("Item")
 
 
 def find_loose(
@@ -106,15 +112,14 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
             without.add(distribution)
             if bears():
                 return
-    everything = images.beyond
-    if distribution in LEAVING and 1 < len(everything) <= MAX_TRIES:
-        kept = []
-        for each in everything:
-            images.kept[distribution] = [each]
-            if bears():
-                kept.append(each)
-        images.kept[distribution] = kept
-        if kept and bears():
+    if distribution in LEAVING and len(images.beyond) > 1:
+
+        def bears_beyond(kept: list[tuple[int, float]], group: list[tuple[int, float]]) -> bool:
+            images.kept[distribution] = kept + group
+            return bears()
+
+        images.kept[distribution] = kept = _find_borne(_in_groups(images.beyond), bears_beyond)
+        if kept:
             return
     images.near.add(distribution)
     elsewhere = bears()
@@ -132,15 +137,52 @@ def _find_draws(images: Images, distribution: Distribution, elsewhere: bool, bea
     """Find out which of several draws may hold what the reference does not bear of all of them; whether any does."""
     if not images.may_be_split or distribution in NOT_FINITE and not images.may_split_not_finite:
         return False
-    found: list[int] = []
-    for number in images.in_any_order(distribution):
-        images.only[distribution] = {"only": [*found, number], "elsewhere": elsewhere}
-        if bears():
-            found.append(number)
+
+    def bears_of(only: list[int], group: list[int]) -> bool:
+        images.only[distribution] = {"only": only + group, "elsewhere": elsewhere}
+        return bears()
+
+    found = _find_borne(images.in_any_order(distribution, _in_groups(range(1, images.num_drawn + 1))), bears_of)
     images.only[distribution] = {"only": found, "elsewhere": elsewhere}
     if not found:
         del images.only[distribution]
     return bool(found)
+
+
+def _in_groups(items: Sequence[Item]) -> list[list[Item]]:
+    """Neighbours together, which are often of one kind (a list of weights, and one of variances)."""
+    size = math.ceil(len(items) / FEW)
+    return [list(items[start : start + size]) for start in range(0, len(items), size)]
+
+
+def _halves(group: list[Item]) -> list[list[Item]]:
+    middle = len(group) // 2
+    return [group[:middle], group[middle:]]
+
+
+def _find_borne(
+    groups: Iterable[list[Item]],
+    bears: Callable[[list[Item], list[Item]], bool],
+    split: Callable[[list[Item]], list[list[Item]]] = _halves,
+) -> list[Item]:
+    """What of all groups is borne together: those that are not borne beside what was found are split, and come again.
+
+    Args:
+        groups: tried one after the other.
+        bears: whether what was found is borne together with a group.
+        split: parts of a group, at least two.
+    """
+    found: list[Item] = []
+    waiting = deque(groups)
+    for _ in range(MAX_TRIES):
+        if not waiting:
+            break
+        group = waiting.popleft()
+        if bears(found, group):
+            found += group
+        elif len(group) > 1:
+            waiting.extend(split(group))
+    return found
 
 
 def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], runs: Callable[[], bool]) -> bool:
@@ -213,31 +255,29 @@ def find_seldom(parameters: ReferenceParameters, bears: Callable[[int], bool]) -
 def _find_bearable(
     parameters: ReferenceParameters, runs: Callable[[], bool], strata: list[list[int]]
 ) -> frozenset[int]:
-    """Those with which the reference runs: groups that it does not bear are halved, and what is left is confined."""
-    kept: frozenset[int] = frozenset()
-    groups = list(strata)
-    for _ in range(MAX_TRIES):
-        if not groups:
-            break
-        group = groups.pop(0)
-        parameters.choose(kept | frozenset(group), enlarged=True)
-        if runs():
-            kept |= frozenset(group)
-        elif len(group) > 1:
-            middle = len(group) // 2
-            groups[:0] = [group[:middle], group[middle:]]
-        elif not parameters.drawn.issuperset(group) and _find_confined(parameters, runs, kept, group[0]):
-            kept |= frozenset(group)
-    return kept
+    """Those with which the reference runs: groups that it does not bear are split, and what is left is confined.
 
+    Of a group there are first those of one name but for numbers in it, which are often of one kind (the layers').
+    """
 
-def _find_confined(
-    parameters: ReferenceParameters, runs: Callable[[], bool], kept: frozenset[int], number: int
-) -> bool:
-    """Find values that the reference bears of a parameter that may not have any; whether there are some."""
-    for parameters.confined[number] in get_args(Confined):
-        parameters.choose(kept | {number}, enlarged=True)
+    def bears(found: list[int], group: list[int]) -> bool:
+        choice = frozenset((*found, *group))
+        parameters.choose(choice, enlarged=True)
         if runs():
             return True
-    del parameters.confined[number]
-    return False
+        if parameters.drawn.intersection(group) or len(parameters.by_name(group)) > 1:
+            return False
+        for kind in get_args(Confined):
+            parameters.confined |= dict.fromkeys(group, kind)
+            parameters.choose(choice, enlarged=True)
+            if runs():
+                return True
+        for number in group:
+            del parameters.confined[number]
+        return False
+
+    def split(group: list[int]) -> list[list[int]]:
+        named = parameters.by_name(group)
+        return named if len(named) > 1 else _halves(group)
+
+    return frozenset(_find_borne(strata, bears, split))

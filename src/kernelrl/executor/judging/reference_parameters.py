@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -24,6 +25,7 @@ zero.
 For candidates that pack some of them, `of_packed` has numbers of its own.
 """
 _PURPOSES = 5
+_NUMBER = re.compile(r"\d+")
 
 
 class ReferenceParameters:
@@ -110,6 +112,14 @@ class ReferenceParameters:
         return [
             group for group in ([each for each in parameters if each in drawn], constant, computed, buffers) if group
         ]
+
+    def by_name(self, numbers: list[int]) -> list[list[int]]:
+        """Registrations in groups of those that have one name but for numbers in it, as those of equal layers do."""
+        tensors = self.of(KEYED).report["tensors"]
+        groups: dict[str, list[int]] = {}
+        for number in numbers:
+            groups.setdefault(_NUMBER.sub("#", tensors[number]["name"]), []).append(number)
+        return list(groups.values())
 
     def forget(self) -> None:
         """Draw others when they are needed next."""
