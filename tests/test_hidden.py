@@ -555,11 +555,11 @@ def test_numbers_with_which_a_task_compares_are_mixed_in_where_it_could_draw_the
     assert 0.1 not in counts, "it is no number of float32"
     assert min(counts[-3.0], counts[0.25]) > 10 * counts[3.0], "as often as simple numbers together"
     assert found["integers"] == [7, 99_999]
-    assert not found["makes_places"] and not found["masks_far"]
+    assert not found["makes_places"] and not found["masks"]
     for number, is_far in ((-1e9, True), (-torch.inf, False)):
         with Thresholds(Calls(forward)) as thresholds:
             torch.randn(8, 8).masked_fill(torch.rand(8, 8) < 0.5, number)
-        assert thresholds.found()["masks_far"] == is_far
+        assert thresholds.found()["masks"] == is_far
     with Thresholds(Calls(forward)) as thresholds:
         torch.nn.functional.hardshrink(torch.randn(8, 8))
         torch.histc(torch.randn(8, 8), 10, -2.0, 2.0)
@@ -871,7 +871,7 @@ def test_a_number_that_is_alone_goes_far_where_that_is_decided_and_seldom_later(
     assert varied("zeroed", temperature, Draw(1)) == 0.0
     later = [varied("zeroed", temperature, Draw(index, "normal")) for index in range(200)]
     assert 20 < later.count(0.0) < 60 and min(each for each in later if each) >= 0.69
-    images.thresholds = {"compared": [0.0, 1.0, -2.0], "masks_far": False}
+    images.thresholds = {"compared": [0.0, 1.0, -2.0], "masks": False}
     compared = [varied("zeroed", temperature, Draw(index, "normal")) for index in range(1, 200, 2)]
     assert 10 < compared.count(1.0) < 40 and -2.0 not in compared and compared.count(0.0) < 40
     step, cycle = torch.tensor(100), [Draw(index) for index in range(4, 8)]

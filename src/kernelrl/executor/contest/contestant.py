@@ -260,7 +260,8 @@ class Contestant:
         thresholds = Thresholds(self.model, self.args, self.ranges) if compared else contextlib.nullcontext()
         layouts = Layouts() if compared else contextlib.nullcontext()
         leaving = Leaving(thresholds.leave) if isinstance(thresholds, Thresholds) else contextlib.nullcontext()
-        with thresholds, layouts, leaving, OperatorRecord(self.note, compared) as record, recorded_launches() as launches:
+        record, recording = OperatorRecord(self.note, compared), recorded_launches()
+        with thresholds, layouts, leaving, record, recording as launches:
             args = self.args
             if self.gpu is not None and profiled:
                 outputs, seen["library_share"] = library_share(lambda: self.model(*args))

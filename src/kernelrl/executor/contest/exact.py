@@ -122,7 +122,7 @@ def compute(
         precision: the lowest of the task, for operators of which the precision is not known.
         changed: numbers of the inputs that it changes, which count as outputs.
         by_largest: see `Rounding`.
-        masked: it has masks by numbers that stand for infinity.
+        masked: it has masks by numbers that stand for infinity, or operators that apply masks.
         writes: it is asked which elements are infinity or NaN that the reference writes down.
         faint: its inputs are so small that what is computed of them may be equal, or nearly so, where they are not:
             what depends on a choice among such values is open.
@@ -246,7 +246,7 @@ def compute(
             otherwise_written: list[torch.Tensor] = []
             with keeping(), Writing(), in_own_precision():
                 trees.flatten(call_in_float64(), otherwise_written, torch.float64)
-            written = [output.abs() == WRITTEN for output in otherwise_written]
+            written = [(output == WRITTEN) | (output == -WRITTEN) for output in otherwise_written]
     hides = masks.hides if masks is not None else set()
     return Exact(result, moves, find_chosen(outputs, choices), is_open, hides, written, bool(narrows))
 

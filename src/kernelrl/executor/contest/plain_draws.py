@@ -132,7 +132,7 @@ def _combined(name: str, first: Range, second: Range) -> Range | None:
 
 
 def _share_memory(first: torch.Tensor, second: torch.Tensor) -> bool:
-    return first.untyped_storage()._cdata == second.untyped_storage()._cdata
+    return bool(first.untyped_storage()._cdata == second.untyped_storage()._cdata)
 
 
 def _is_tensor(item: Any) -> bool:

@@ -14,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from kernelrl.executor.contest.masks import LIKE_INFINITY, MASKS, WRITES, masks_by_number
+from kernelrl.executor.contest.masks import ATTENTION, LIKE_INFINITY, MASKS, WRITES, masks_by_number
 from kernelrl.executor.contest.meanings import Meanings
 from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.values import numbers_among, tensors_in
@@ -32,7 +32,6 @@ _PLACES = frozenset(
 """Operators that make places of values, beside conversions to integers."""
 _INSIDE = ("grid_sampler_2d", "grid_sampler_3d")
 """Those that take no place outside of what they sample, whatever the value is."""
-_ATTENTION = ("_scaled_dot_product", "_safe_softmax")
 _ADDING = frozenset(
     "sum mean var std var_mean std_mean linalg_vector_norm dot mse_loss l1_loss smooth_l1_loss huber_loss "
     "native_batch_norm _native_batch_norm_legit native_layer_norm native_group_norm".split()
@@ -80,7 +79,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._floats: set[float] = set()
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
-        self._makes_places = self._makes_indices = self._masks_by_number = self._masks_otherwise = False
+        self._makes_places = self._makes_indices = self._masks = False
         self._sums_long = self._rounds = self._relates = False
         self._infinities: set[float] = set()
         self._writes = False
@@ -115,8 +114,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             last = result[-1] if isinstance(result, tuple) else result
             self._sums_long |= values.numel() > LONG * max(1, last.numel()) and last.numel() > 0  # or they are given
         elif name in MASKS:
-            self._masks_by_number |= masks_by_number(given)
-        self._masks_otherwise |= name.startswith(_ATTENTION)
+            self._masks |= masks_by_number(given)
+        self._masks |= name.startswith(ATTENTION)
         if values.is_floating_point():
             converts = name in _CONVERTS and _is_integer(result)
             self._makes_places |= name in _PLACES or converts
@@ -174,9 +173,9 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         `ties`: those where floating-point values may tie, among them simple ones, which may do so after
         arithmetic. `relates`: floating-point values are compared, or booleans are made of them. `infinities`:
         those of the two that they are compared with. `makes_places`: of a floating-point value an integer is
-        made, which may be a place in memory. `makes_indices`: it may be one beyond an end. `masks_by_number`: a
-        mask writes a finite number that stands for infinity, so a program may leave out what it hides.
-        `masks_far`: it does, or hides so in an operator. `sums_long`: so many numbers are added that it matters
+        made, which may be a place in memory. `makes_indices`: it may be one beyond an end. `masks`: a mask may
+        write a finite number that stands for infinity, or an operator applies one, so a program may leave out
+        what it hides (see `Masks`). `sums_long`: so many numbers are added that it matters
         in which order they come. `writes`: infinity or NaN is written down. `compared`: the first of these
         numbers alone. `clamped`: names of parameters that are clamped, with the limits; none where something is
         that is made of them. `norms`: names of parameters of whose slices norms are limited, with the limit,
@@ -191,13 +190,9 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             "integers": sorted(integers),
         }
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
-        masks = {
-            "masks_by_number": self._masks_by_number,
-            "masks_far": self._masks_by_number or self._masks_otherwise,
-        }
         return (
             numbers
-            | masks
+            | {"masks": self._masks}
             | {"relates": self._relates, "infinities": sorted(self._infinities)}
             | {
                 "makes_places": self._makes_places,

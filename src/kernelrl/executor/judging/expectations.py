@@ -40,7 +40,7 @@ class _Exact:
     """Outputs that consist of chosen indices, by their number."""
     written: list[torch.Tensor] = field(default_factory=list)
     """Likewise."""
-    hides: list[int] = field(default_factory=list)
+    hides: frozenset[int] = frozenset()
     """Likewise."""
     open: bool = False
     narrows: bool = False
@@ -107,7 +107,7 @@ def expect(
         expected[number] = replace(expected[number], reliable=reliable, indexed=indexed.beside(native))
     own.tells_rounding |= bool(exact.moves)
     if replace(case.draw, parameters=0) == Draw(0):
-        own.hides, own.narrows = set(exact.hides), exact.narrows
+        own.hides, own.narrows = exact.hides, exact.narrows
     hides_more = case.draw.distribution != "task" and not own.hides.issuperset(exact.hides)
     unknown = exact.open or hides_more or (own.tells_rounding and not exact.moves)
     return [replace(bounds, reliable=False) for bounds in expected] if unknown else expected
@@ -156,7 +156,7 @@ def _exact(
         faint: see `exact.compute`.
     """
     own.arena.write(image, own.ask)
-    how = {"by_largest": by_largest, "masked": own.masks_by_number, "writes": writes, "faint": faint}
+    how = {"by_largest": by_largest, "masked": own.masks, "writes": writes, "faint": faint}
     reply = own.examine({"do": "exact", "changed": changed, "narrows": own.narrows} | how)
     tensors = iter(own.outputs(reply))
     outputs = list(islice(tensors, reply["num_outputs"]))
@@ -167,7 +167,8 @@ def _exact(
         indexed[told["output"]] = compare.Indexed.of(
             values, moved, indices, told["dim"], told["first"], told["running"], told["unordered"]
         )
-    return _Exact(outputs, moves, indexed, list(tensors), reply["hides"], reply["open"], reply["narrows"])
+    hides = frozenset(reply["hides"])
+    return _Exact(outputs, moves, indexed, list(tensors), hides, reply["open"], reply["narrows"])
 
 
 def check_dependence(task: Task, cases: list[list[compare.Expected]]) -> None:

@@ -43,9 +43,6 @@ _LAY_OUT = ("_copy", "_pad", "_pad1d", "_pad2d", "_pad3d", "_pad_nd")
 _READS = frozenset(f"aten::{name}" for name in "item _local_scalar_dense is_nonzero".split())
 """Operators by which a program's next steps hang on values: with strange ones it might never end."""
 
-_HIDING = ("rows", "single", "ordered")
-"""Distributions in which a mask that is drawn may hide a whole row."""
-
 LIKE, NOISE = 1e-2, 1e-6
 """What outputs of equal calls may differ by where sums are made in parallel: relative to each and to their root mean
 square, and besides; and the share of those that may differ by more."""
@@ -97,8 +94,6 @@ class Habits:
     def bears(self, distribution: str) -> bool:
         """Whether inputs of that distribution say something about the task."""
         if self.ties_are_open and distribution in distributions.UNORDERED:
-            return False
-        if distribution in _HIDING and self.thresholds["masks_far"]:  # what a mask hides all of, honest programs skip
             return False
         if distribution == "ordered" and self.thresholds["sums_long"]:  # sums of ordered numbers of either sign go far
             return False

@@ -207,7 +207,7 @@ class Images:
             infinities = [] if self._minds_not_finite else compared["infinities"]
             return {"infinities": infinities} if infinities else {}
         if distribution == "zeros":
-            return {} if compared["masks_far"] else {"rows": True, "beyond": self.plain}
+            return {"rows": True, "beyond": self.plain}
         if distribution == "ties" and (compared["ties"] or compared["integers"]):
             return {"floats": compared["ties"], "integers": compared["integers"], "beyond": beyond}
         return found
@@ -284,7 +284,7 @@ class Images:
         if way in constants.OF_ALL:
             new = constants.OF_ALL[way](values, generator, alone)
             is_borne = way != "others" or not values.is_floating_point()  # zeros of a mask
-            hides_rows = is_borne and self.thresholds is not None and not self.thresholds["masks_far"]
+            hides_rows = is_borne and self.thresholds is not None and not self.thresholds["masks"]
             return constants.with_row(new, values, generator) if hides_rows else new
         return constants.VARIATIONS[way](values, generator)
 

@@ -183,7 +183,7 @@ class Reference:
         self._cases.changes = own.arena.changed(image, layout)
         self._check_changes(native)
         self.dtypes |= {each["dtype"] for each in (*layout["tensors"], *native["tensors"])}
-        own.masks_by_number = native["thresholds"]["masks_by_number"]
+        own.masks = native["thresholds"]["masks"]
         self.habits = self._cases.habits = learn_habits(own, before, native, layout, image)
         own.eliminates = self.habits.eliminates
         own.writes = native["thresholds"]["writes"]

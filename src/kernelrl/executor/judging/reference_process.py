@@ -40,12 +40,12 @@ class ReferenceProcess:
         """It is known how far rounding moves its outputs, if it bears what rounding does."""
         self.eliminates = self.writes = False
         """It solves systems or decomposes matrices."""
-        self.hides: set[int] = set()
-        """Dimensions along which its masks hide all of some line on the first inputs, see `Masks`."""
+        self.hides: frozenset[int] = frozenset()
+        """Where its masks hide all of some line on the first inputs, see `Masks`."""
         self.narrows: bool | None = None
         """An output consists of what conversions to a lower precision round, see `exact.compute`; None: not known."""
-        self.masks_by_number = False
-        """It hides values by a number that stands for infinity."""
+        self.masks = False
+        """It may hide values by a number that stands for infinity, or by an operator that applies a mask."""
 
     @property
     def load_question(self) -> dict[str, Any]:
