@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +37,7 @@ from kernelrl.executor.contest.error_sizes import MOST_BYTES, ErrorSizes
 from kernelrl.executor.contest.exact import compute
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.layouts import Layouts
+from kernelrl.executor.contest.leaving import Leaving
 from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
@@ -441,12 +443,17 @@ def test_draws_that_are_inputs_as_they_are_may_leave_their_interval() -> None:
         "comparison": lambda: [torch.rand(4) < 0.5, (torch.rand(4) * 3).long()],
         "shares": lambda: [(x := torch.rand(4)) / x.sum(), x],
         "symmetric": lambda: [(x := torch.rand(4, 4)) + x.T],
+        "for NumPy": lambda: [x := torch.rand(4), torch.from_numpy(np.sort(x))],
+        "as a view": lambda: [x := torch.rand(4), torch.from_numpy(x[:2].numpy() > 0.5)],
+        "as a list": lambda: [x := torch.rand(4), int(sum(x.tolist()))],
+        "into NumPy's memory": lambda: [torch.from_numpy(np.zeros(4)).uniform_()],
+        "after it is seen": lambda: [x := torch.empty(4), seen := x.numpy(), x.uniform_(), seen.sum()][:1],
     }
     found = {}
     for name, make in makers.items():
-        with Drawing("task", 0) as drawing:
+        with Drawing("task", 0) as drawing, Leaving(drawing.plain.leave):
             inputs = make()
-        found[name] = drawing.plain.reach(inputs)
+        found[name] = drawing.plain.reach(each for each in inputs if isinstance(each, torch.Tensor))
     some = {"plain": [1], "laid out": [1], "scaled": [1, 2, 3], "of a kind": [1], "both": [1]}
     assert {name: [number for number, _ in each] for name, each in found.items()} == dict.fromkeys(makers, []) | some
 
@@ -604,25 +611,54 @@ def test_a_masks_number_is_reached_by_values_and_not_by_what_another_mask_hides(
 @pytest.mark.parametrize(
     ("hidden", "dims"),
     [
-        (torch.tensor([[True, True], [False, True]]), {-1, -2}),
-        (torch.tensor([[False, True]]), {-2}),
+        (torch.tensor([[True, True], [False, True]]), {0, 1}),
+        (torch.tensor([[False, True]]), {0}),
         (torch.tensor([[False, True], [True, False]]), set()),
-        (torch.tensor([[False], [True]]), {-1}),
+        (torch.tensor([[False], [True]]), {1}),
     ],
 )
-def test_lines_that_a_mask_hides_whole_are_seen_by_their_dimension(hidden: torch.Tensor, dims: set[int]) -> None:
+def test_lines_that_a_mask_hides_whole_are_seen_where_they_are_reduced(hidden: torch.Tensor, dims: set[int]) -> None:
     scores = torch.ones(2, 2)
+    reductions: list[Callable[[torch.Tensor, int], Any]] = [
+        torch.amax,
+        torch.softmax,
+        torch.argmin,
+        torch.sort,
+        torch.logsumexp,
+        lambda masked, dim: masked.mean([dim]),
+    ]
     for mask in (
         lambda: scores.masked_fill(hidden, -1e9),
-        lambda: torch.where(hidden, torch.full_like(scores, -1e9), scores),
+        lambda: torch.where(hidden, torch.full_like(scores, -1e9), scores) / 8,
         lambda: scores + hidden * -1e9,
         lambda: scores - 1e9 * hidden,
+        lambda: scores + hidden * -1e9 + hidden * -1e9,
+        lambda: scores.clone().index_put_((hidden.expand(2, 2),), torch.tensor(-1e9)),
+        lambda: torch.where(hidden, 1 << 40, scores.long()).double(),
     ):
-        with Masks() as masks:
-            mask()
-        assert masks.hides == dims
+        for reduce, dim in itertools.product(reductions, (0, 1)):
+            with Masks() as masks:
+                reduce(mask(), dim)
+            assert bool(masks.hides) == (dim in dims)
     with Masks() as masks:
-        scores.masked_fill(hidden, -math.inf), torch.where(hidden, 0.0, scores), scores + hidden * -1.0
+        for other in (scores.masked_fill(hidden, -math.inf), torch.where(hidden, 0.0, scores), scores + hidden * -1.0):
+            other.amax(0), other.amax(1)
+    assert not masks.hides
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float64])
+def test_lines_that_are_hidden_from_attention_are_seen(dtype: torch.dtype) -> None:
+    q, k, v = torch.randn(3, 1, 2, 4, 8, dtype=torch.float64)
+    for hidden, hides in ((torch.eye(4), False), (torch.eye(4).index_fill(0, torch.tensor(2), 1.0), True)):
+        mask = (
+            hidden == 0 if dtype == torch.bool else torch.zeros(4, 4, dtype=dtype).masked_fill(hidden == 1, -math.inf)
+        )
+        for heads in (q, q.requires_grad_()):
+            with Masks() as masks:
+                torch.nn.functional.scaled_dot_product_attention(heads, k, v, attn_mask=mask)
+            assert bool(masks.hides) == hides
+    with Masks() as masks:
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert not masks.hides
 
 
@@ -1760,13 +1796,13 @@ def test_what_hidden_inputs_make_infinite_or_nan_is_open_unless_the_task_writes_
 
 def test_infinity_that_a_task_writes_is_told_from_what_it_computes() -> None:
     class Both(nn.Module):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
             y = x.clone()
             y[x == 3] = float("-inf")
-            return torch.where(x > 4, torch.full_like(x, float("nan")), y) + 1, 1 / x
+            return torch.where(x > 4, torch.full_like(x, float("nan")), y) + 1, 1 / x, y.isinf()
 
     found = compute(Both(), (torch.tensor([0.0, 1.0, 3.0, 5.0]),), torch.float32, writes=True)
-    assert [each.tolist() for each in found.written] == [[False, False, True, True], [False] * 4]
+    assert [each.tolist() for each in found.written] == [[False, False, True, True], [False] * 4, [False] * 4]
 
 
 def test_a_task_that_writes_infinity_or_nan_is_known() -> None:

@@ -82,10 +82,9 @@ class Masks(OperatorMode):  # type: ignore[no-untyped-call]
             self._look(values, float(mask.where(hidden, -math.inf).max()))
 
     def _look(self, values: torch.Tensor, number: float) -> None:
-        if not LIKE_INFINITY <= abs(number) < math.inf:
+        if not LIKE_INFINITY <= abs(number) < math.inf or not bool(values.any()):  # a mask of zeros, to be added
             return
-        is_mask_itself = not bool(values.any())  # that is made of zeros, and will be added
-        if values.is_floating_point() and values.dim() and not is_mask_itself:
+        if values.is_floating_point() and values.dim():
             sizes = values.abs()
             near = (sizes >= abs(number) / 2) & (sizes < self._smallest / 2) & sizes.isfinite()
             self.are_reached |= bool(near.any())
