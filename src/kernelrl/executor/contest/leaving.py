@@ -1,0 +1,29 @@
+"""Tensors whose values leave PyTorch's operators, as for NumPy: what is made of them there is not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_WAYS_OUT = frozenset("numpy tolist data_ptr storage untyped_storage __array__ __dlpack__".split())
+"""Methods of tensors. What reads a single number (`item`, `float`) is an operator."""
+
+
+class Leaving(TorchFunctionMode):
+    """While it is active, notes tensors whose values leave.
+
+    Args:
+        note: gets each of them.
+    """
+
+    def __init__(self, note: Callable[[torch.Tensor], None]):
+        super().__init__()
+        self._note = note
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", None) in _WAYS_OUT and args and isinstance(args[0], torch.Tensor):
+            self._note(args[0])
+        return func(*args, **(kwargs or {}))
