@@ -300,14 +300,15 @@ QUICK = {path for paths in (EXPLOITS, HONEST) for path in paths[::8] if header(p
 
 
 def _drawn() -> set[Path]:
-    """Two sevenths of the others, which `make test-slow` judges: others for each version of what judges, by its text.
+    """A seventh of the others, which `make test-slow` judges: others for each version of what judges, by its text.
 
     `make test-candidates` judges all.
     """
     texts = sorted(path for room in (executor_room, dialects) for path in Path(room.__file__).parent.rglob("*.py"))
     version = random.Random("".join(path.read_text() for path in texts))
     others = [[path for path in paths if path not in QUICK] for paths in (EXPLOITS, HONEST)]
-    return {path for part in version.sample(range(7), 2) for paths in others for path in paths[part::7]}
+    part = version.randrange(7)
+    return {path for paths in others for path in paths[part::7]}
 
 
 DRAWN = _drawn()
