@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from kernelrl.executor.contest.constants import Variation
 from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE, WILD
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
+from kernelrl.executor.judging.groups import FEW, neighbours, steps
 from kernelrl.executor.judging.reference_process import ReferenceProcess
 from kernelrl.executor.judging.seeds import Seeds
 
@@ -105,6 +107,8 @@ class Images:
         """Draws of one call of `get_inputs()`."""
         self.only: dict[str, dict[str, Any]] = {}
         """Which draws hold what a distribution holds where the reference does not bear that all do, see `Further`."""
+        self.borne_apart: frozenset[int] = frozenset()
+        """Draws that the reference bore without the others when that was last found out."""
         self.may_split_not_finite = False
         """What becomes of NaN and infinity of one draw alone is what the task says of them."""
         self.draws_numbers = False
@@ -159,6 +163,7 @@ class Images:
         self.unmixed.clear()
         self.within.clear()
         self.only.clear()
+        self.borne_apart = frozenset()
         self.near.clear()
 
     @property
@@ -166,9 +171,15 @@ class Images:
         """Whether some draws may hold something without the others."""
         return self.num_drawn > 1
 
-    def in_any_order(self, distribution: Distribution, groups: list[list[int]]) -> list[list[int]]:
-        """Groups of draws of one call of `get_inputs()`: of two that exclude each other either may come first."""
-        return random.Random(self._seeds.of(Draw(0, distribution), "order")).sample(groups, len(groups))
+    def groups(self, distribution: Distribution, numbers: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
+        """Groups of draws of one call of `get_inputs()`, and others that are tried where it bears none of them.
+
+        Those of many that were borne apart before come first. Else, of two that exclude each other, either may.
+        """
+        groups = neighbours(numbers)
+        random.Random(self._seeds.of(Draw(0, distribution), "order")).shuffle(groups)
+        together = [number for number in numbers if number in self.borne_apart]
+        return [together, *groups] if together and len(numbers) > FEW else groups, steps(numbers)
 
     def varies_constants(self, draw: Draw) -> bool:
         """Whether a draw has other constants than the task's."""

@@ -5,10 +5,8 @@ Other constants, equal inputs apart, other values of what its constructor regist
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 import torch
 
@@ -16,16 +14,10 @@ from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.constants import Variation, variations
 from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, NOT_FINITE, WILD
 from kernelrl.executor.judging.arena import Draw, span_of, view
+from kernelrl.executor.judging.groups import find_borne, halves
 from kernelrl.executor.judging.images import Copies, Images, find_copies
 from kernelrl.executor.judging.reference_parameters import CHECKED, REDRAWN, TIMED, ReferenceParameters
 from kernelrl.executor.judging.variation import Confined, Seldom
-
-MAX_TRIES = 32
-"""Sets of draws or of parameters that are tried to find those that the reference bears."""
-FEW = 6
-"""So many draws are tried one by one, and more in so many groups at first."""
-
-Item = TypeVar("Item")
 
 
 def find_loose(
@@ -98,9 +90,8 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
     """Find out with how much less beside a hidden distribution the reference is reliable, which it is not with all.
 
     The ends of what Python draws are left out first, then counts beyond those that were drawn, integers that matter,
-    and values far from zero. Where draws leave their interval, each is tried alone, and those that it
-    bears together. Then some draws hold all of this, and the others what is borne of them: the distribution and nothing
-    beside it, or the task's own values.
+    and values far from zero. Where draws leave their interval, those do that it bears together. Then some draws hold
+    all of this, and the others what is borne of them: the distribution and nothing beside it, or the task's own values.
     """
     for applies, without in (
         (images.draws_by_python, images.within),
@@ -113,13 +104,16 @@ def narrow(images: Images, distribution: Distribution, bears: Callable[[], bool]
             if bears():
                 return
     if distribution in LEAVING and len(images.beyond) > 1:
+        factors = dict(images.beyond)
 
-        def bears_beyond(kept: list[tuple[int, float]], group: list[tuple[int, float]]) -> bool:
-            images.kept[distribution] = kept + group
+        def bears_beyond(found: list[int], group: list[int]) -> bool:
+            images.kept[distribution] = [(number, factors[number]) for number in (*found, *group)]
             return bears()
 
-        images.kept[distribution] = kept = _find_borne(_in_groups(images.beyond), bears_beyond)
-        if kept:
+        groups, otherwise = images.groups(distribution, list(factors))
+        if kept := find_borne(groups, bears_beyond, otherwise=otherwise):
+            images.kept[distribution] = [(number, factors[number]) for number in kept]
+            images.borne_apart = frozenset(kept)
             return
     images.near.add(distribution)
     elsewhere = bears()
@@ -138,51 +132,17 @@ def _find_draws(images: Images, distribution: Distribution, elsewhere: bool, bea
     if not images.may_be_split or distribution in NOT_FINITE and not images.may_split_not_finite:
         return False
 
-    def bears_of(only: list[int], group: list[int]) -> bool:
-        images.only[distribution] = {"only": only + group, "elsewhere": elsewhere}
+    def bears_of(found: list[int], group: list[int]) -> bool:
+        images.only[distribution] = {"only": found + group, "elsewhere": elsewhere}
         return bears()
 
-    found = _find_borne(images.in_any_order(distribution, _in_groups(range(1, images.num_drawn + 1))), bears_of)
-    images.only[distribution] = {"only": found, "elsewhere": elsewhere}
-    if not found:
-        del images.only[distribution]
+    groups, otherwise = images.groups(distribution, range(1, images.num_drawn + 1))
+    if found := find_borne(groups, bears_of, otherwise=otherwise):
+        images.only[distribution] = {"only": found, "elsewhere": elsewhere}
+        images.borne_apart = frozenset(found)
+    else:
+        images.only.pop(distribution, None)
     return bool(found)
-
-
-def _in_groups(items: Sequence[Item]) -> list[list[Item]]:
-    """Neighbours together, which are often of one kind (a list of weights, and one of variances)."""
-    size = math.ceil(len(items) / FEW)
-    return [list(items[start : start + size]) for start in range(0, len(items), size)]
-
-
-def _halves(group: list[Item]) -> list[list[Item]]:
-    middle = len(group) // 2
-    return [group[:middle], group[middle:]]
-
-
-def _find_borne(
-    groups: Iterable[list[Item]],
-    bears: Callable[[list[Item], list[Item]], bool],
-    split: Callable[[list[Item]], list[list[Item]]] = _halves,
-) -> list[Item]:
-    """What of all groups is borne together: those that are not borne beside what was found are split, and come again.
-
-    Args:
-        groups: tried one after the other.
-        bears: whether what was found is borne together with a group.
-        split: parts of a group, at least two.
-    """
-    found: list[Item] = []
-    waiting = deque(groups)
-    for _ in range(MAX_TRIES):
-        if not waiting:
-            break
-        group = waiting.popleft()
-        if bears(found, group):
-            found += group
-        elif len(group) > 1:
-            waiting.extend(split(group))
-    return found
 
 
 def find_variation(parameters: ReferenceParameters, bears: Callable[[], bool], runs: Callable[[], bool]) -> bool:
@@ -278,6 +238,6 @@ def _find_bearable(
 
     def split(group: list[int]) -> list[list[int]]:
         named = parameters.by_name(group)
-        return named if len(named) > 1 else _halves(group)
+        return named if len(named) > 1 else halves(group)
 
-    return frozenset(_find_borne(strata, bears, split))
+    return frozenset(find_borne(strata, bears, split))
