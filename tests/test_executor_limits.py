@@ -107,9 +107,14 @@ __attribute__((section ("x")))"""
 def test_a_name_of_its_own_may_begin_as_a_forbidden_one_does() -> None:
     text = "sgemm_block(a); system_of_tiles b; forked(c); c10::optional<at::Tensor> d; torch::dtype(torch::kInt64);"
     assert _cpp_text.forbidden_words(text) == []
-    text = "sgemm_(a); dgemm(b); system(c); c10::impl::d; asm volatile(e); at::mm(f);"
+    text = "c10::InferenceMode guard; torch::NoGradGuard other; py::gil_scoped_release release; happy::numbers::e;"
+    assert _cpp_text.forbidden_words(text) == []
+    text = (
+        "sgemm_(a); dgemm(b); system(c); c10::impl::d; asm volatile(e); at::mm(f); py::eval(g); pybind11::gil_scoped_d;"
+    )
     found = [word.split(": ")[0] for word, _ in _cpp_text.forbidden_words(text)]
-    assert found == ["asm", "at::mm", "c10::impl", "dgemm", "sgemm_", "system"]
+    forbidden = ["asm", "at::mm", "c10::impl", "dgemm", "py::eval", "pybind11::gil_scoped_d", "sgemm_", "system"]
+    assert found == forbidden
 
 
 def test_a_conversion_in_cpp_is_plumbing_and_no_other_operator_whose_name_begins_alike() -> None:

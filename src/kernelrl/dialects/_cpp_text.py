@@ -21,7 +21,7 @@ _CLOCK = rb"std::chrono|clock_gettime|gettimeofday|omp_get_w(time|tick)|_*(built
 FORBIDDEN_WORD = re2.compile(
     rb"\b((dlopen|dlsym|dlmopen|system|popen|fork|vfork|execve?|ptrace|syscall|mmap|memfd_create|pthread_create|"
     rb"[sdcz]gemm_?)\s*\(|(__)?asm(__)?\b|at::\w*|torch::\w*|c10::\w*|cblas_\w+|mkl_\w+|std::(thread|async|jthread)|"
-    rb"__volatile__|PyRun_\w+|Py[A-Z]\w+|py::|pybind11::|tvm::ffi::(Typed)?(Packed)?Function\b|link_map|_GLOBAL_OFFSET_TABLE_|_DYNAMIC|"
+    rb"__volatile__|PyRun_\w+|Py[A-Z]\w+|py::\w*|pybind11::\w*|tvm::ffi::(Typed)?(Packed)?Function\b|link_map|_GLOBAL_OFFSET_TABLE_|_DYNAMIC|"
     rb"_r_debug|_rtld_\w+|ElfW|Elf64_\w+|__has_include|__has_embed|init_priority|"
     rb"_*(section|alias|ifunc|symver|constructor|destructor|weakref|naked)_*\s*[(\])]|"
     rb"(" + _CLOCK + rb")\b)"
@@ -32,6 +32,7 @@ _HARMLESS_OF_TORCH = re2.compile(
     rb"optional|nullopt|TensorOptions|SmallVector|irange)|"
     rb"(at|torch)::(Tensor|Dtype|empty|empty_strided|zeros|ones|full|scalar_tensor|"
     rb"TensorAccessor|PackedTensorAccessor(32|64)?|NoGradGuard|CppTypeToScalarType)|"
+    rb"(at|torch|c10)::InferenceMode|(py|pybind11)::gil_scoped_release|"
     rb"torch::(tensor|dtype|device|wrap_pybind_function)|(at|torch)::(empty|zeros|ones|full)_like|at::(parallel_for|get_num_threads|get_thread_num|opmath_type|acc_type|divup)"
 )
 _INSTEAD = {
