@@ -39,7 +39,7 @@ from kernelrl.executor.contest.closed_pages import (
 )
 from kernelrl.executor.contest.construction import Construction
 from kernelrl.executor.contest.descriptors import close_all_of, close_others
-from kernelrl.executor.contest.drawing import Further
+from kernelrl.executor.contest.drawing import DrawCounter, Further
 from kernelrl.executor.contest.gpu import Gpu, library_share
 from kernelrl.executor.contest.input_changes import leaves_behind, share_elements
 from kernelrl.executor.contest.inputs import Inputs
@@ -121,8 +121,10 @@ class Contestant:
 
         `compiled` is a mode of `torch.compile`; `unreached`: see `import_text`.
         """
-        self.module = import_text(source, self.scratch, unreached)
-        self.inputs_of_task = Inputs(self.module)
+        draws = DrawCounter()
+        with draws if init is None else contextlib.nullcontext():
+            self.module = import_text(source, self.scratch, unreached)
+        self.inputs_of_task = Inputs(self.module, draws.count > 0)
         seed_torch(seed)
         tensors: list[torch.Tensor] = []
         if init is None:

@@ -60,6 +60,18 @@ class Further:
     """At the boundary: where floating-point values lie between those of two draws, 0 to 1."""
 
 
+class DrawCounter(OperatorMode):  # type: ignore[no-untyped-call]
+    """While it is active, counts draws."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
 class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
     """While it is active, draws have values of the named distribution, within the range of the operator that draws.
 

@@ -16,17 +16,24 @@ from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.contest.leaving import Leaving
 from kernelrl.executor.contest.python_draws import at_their_ends
 from kernelrl.executor.contest.seeding import seed_torch
+from kernelrl.executor.contest.text_module import import_again
 
 
 class Inputs:
     """Draws the inputs of one task.
 
+    Where the task keeps what it has drawn (a data set at the level of its module, or one that its first inputs make),
+    it runs anew for each inputs, so that these are others each time.
+
     Args:
         module: of the task.
+        draws: what it has drawn when it was imported.
     """
 
-    def __init__(self, module: ModuleType):
+    def __init__(self, module: ModuleType, draws: bool):
         self._module = module
+        self._keeps = draws
+        self._num_drawn: int | None = None  # for the first inputs
         self._shown: dict[str, Any] = {}  # the module's constants as written, of those that have had other values
 
     def draw(
@@ -39,32 +46,38 @@ class Inputs:
         other_seed: int | None = None,
     ) -> tuple[tuple[Any, ...], Drawing]:
         """Inputs, and what was drawn for them; see `Contestant.do_inputs`."""
-        namespace = vars(self._module)
         for name in sizes:
-            self._shown.setdefault(name, namespace[name])
-        namespace.update(self._shown | sizes)
+            self._shown.setdefault(name, vars(self._module)[name])
         seed_torch(seed)
         _seed_others(seed if other_seed is None else other_seed)
         drawing = Drawing(distribution, seed, further)
         nothing = contextlib.nullcontext()
-        ends = at_their_ends(self._module, seed) if further.python_ends else nothing
-        with drawing if keyed else nothing, Leaving(drawing.plain.leave), ends:
-            return self._call(), drawing
+        with drawing if keyed else nothing, Leaving(drawing.plain.leave):
+            module = import_again(self._module) if self._keeps else self._module
+            vars(module).update(self._shown | sizes)
+            with at_their_ends(module, seed) if further.python_ends else nothing:
+                inputs = _call(module)
+        if self._num_drawn is None:
+            self._num_drawn = drawing.num_drawn
+        self._keeps |= drawing.num_drawn < self._num_drawn
+        return inputs, drawing
 
     def draw_as_shown(self, seed: int) -> tuple[Any, ...]:
         """Inputs of the sizes that the task shows."""
-        vars(self._module).update(self._shown)
         seed_torch(seed)
         _seed_others(seed)
-        return self._call()
+        module = import_again(self._module) if self._keeps else self._module
+        vars(module).update(self._shown)
+        return _call(module)
 
-    def _call(self) -> tuple[Any, ...]:
-        given = self._module.get_inputs()
-        if isinstance(given, torch.Tensor | dict):
-            kind = type(given).__name__
-            raise TypeError(f"get_inputs() must return a list of what forward takes, and returns a {kind}")
-        inputs: tuple[Any, ...] = trees.map_tensors(tuple(given), torch.Tensor.cpu)
-        return inputs
+
+def _call(module: ModuleType) -> tuple[Any, ...]:
+    given = module.get_inputs()
+    if isinstance(given, torch.Tensor | dict):
+        kind = type(given).__name__
+        raise TypeError(f"get_inputs() must return a list of what forward takes, and returns a {kind}")
+    inputs: tuple[Any, ...] = trees.map_tensors(tuple(given), torch.Tensor.cpu)
+    return inputs
 
 
 def _seed_others(seed: int) -> None:

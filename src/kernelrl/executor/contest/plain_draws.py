@@ -17,7 +17,8 @@ _LAID_OUT = frozenset(
     f"aten::{name}"
     for name in (
         "view reshape _unsafe_view expand permute transpose t squeeze unsqueeze slice select as_strided detach alias "
-        "unbind split split_with_sizes diagonal clone contiguous cat stack repeat flip roll triu tril"
+        "unbind split split_with_sizes diagonal clone contiguous cat stack repeat flip roll triu tril "
+        "index index_select gather take take_along_dim"
     ).split()
 )
 _SCALED = frozenset(f"aten::{name}" for name in "mul div add sub rsub neg".split())

@@ -52,6 +52,15 @@ def import_text(source: str, folder: Path, unreached: Collection[Sequence[int]] 
     return module
 
 
+def import_again(module: ModuleType) -> ModuleType:
+    """The same text, run once more in a module of its own, which nobody can import."""
+    spec = module.__spec__
+    assert spec is not None and spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    return again
+
+
 def is_of_library(function: FunctionType, package: ModuleType) -> bool:
     """Whether a function stands in a package, and not in an imported text."""
     folder = os.path.dirname(str(package.__file__))
