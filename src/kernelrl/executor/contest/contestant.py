@@ -386,7 +386,7 @@ class Contestant:
             "form": form,
             "choices": told,
             "open": exact.open,
-            "hides": sorted(exact.hides),
+            "hides": exact.hides,
             "narrows": exact.narrows,
         }
         return self._report((tensors, exact.moves, keys, exact.written)) | told_of_all | counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from kernelrl.executor.contest.choices import (
 )
 from kernelrl.executor.contest.distances import TIMES, distance, find_jumps, typical_at_least, with_jumps
 from kernelrl.executor.contest.error_sizes import ErrorSizes
-from kernelrl.executor.contest.masks import WRITES, Masks
+from kernelrl.executor.contest.masks import FACTORS, WRITES, Enlarged
 from kernelrl.executor.contest.narrowing import Narrowing, consists_of_rounding
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.own_precision import OwnPrecision, noted_limits
@@ -93,10 +94,9 @@ class Exact:
     choices: dict[int, Choice]
     """By the number of the output that consists of their indices."""
     open: bool = False
-    """Outputs beside the chosen indices are others where another of equal values is chosen, as a program may; or what
-    stands for infinity in a mask is reached."""
-    hides: set[int] = field(default_factory=set)
-    """See `Masks`."""
+    """Outputs beside the chosen indices are others where another of equal values is chosen, as a program may."""
+    hides: int = 0
+    """Of how many of `masks.FACTORS`, in turn, it makes a difference that what stands for infinity is larger."""
     written: list[torch.Tensor] = field(default_factory=list)
     """Which elements of each output are infinity or NaN as the task writes them down; empty: not known."""
     narrows: bool = False
@@ -157,8 +157,7 @@ def compute(
     moves: list[torch.Tensor] = []
     tiny = min(torch.finfo(precision).tiny, torch.finfo(torch.float32).tiny)
     try:
-        masks = Masks() if masked else None
-        with masks or contextlib.nullcontext(), keeping(), Choices() as exactly, in_own_precision():
+        with keeping(), Choices() as exactly, in_own_precision():
             result = call_in_float64()
         if narrows is None and native.narrows:
             narrows = True
@@ -177,8 +176,7 @@ def compute(
         return Exact(result, moves, chosen, derived and any(map(is_of_equals, choices)))
     trees.flatten(result, outputs, torch.float64)
     choices = exactly.found(tiny)
-    is_open = masks is not None and masks.are_reached
-    is_open |= faint and any(choice.first and vanishes(choice, tiny) for choice in choices)
+    is_open = faint and any(choice.first and vanishes(choice, tiny) for choice in choices)
     if any(map(is_of_equals, choices)):
         try:
             for last in (False, True):
@@ -247,7 +245,18 @@ def compute(
             with keeping(), Writing(), in_own_precision():
                 trees.flatten(call_in_float64(), otherwise_written, torch.float64)
             written = [(output == WRITTEN) | (output == -WRITTEN) for output in otherwise_written]
-    hides = masks.hides if masks is not None else set()
+
+    def makes_a_difference(factor: float) -> bool:
+        """Whether the outputs are others where what stands for infinity is larger."""
+        otherwise: list[torch.Tensor] = []
+        try:
+            with keeping(), Enlarged(factor) as enlarged, in_own_precision():
+                trees.flatten(call_in_float64(), otherwise, torch.float64)
+        except Exception:  # it is not known
+            return True
+        return enlarged.hides or not all(map(_are_equal, outputs, otherwise))
+
+    hides = len(list(itertools.takewhile(makes_a_difference, FACTORS if masked else ())))
     return Exact(result, moves, find_chosen(outputs, choices), is_open, hides, written, bool(narrows))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,90 +22,85 @@ WRITES = frozenset(
 """Operators that write numbers which a program names."""
 MASKS = ("masked_fill", "where", "index_put", "mul", "add", "full", "full_like", "new_full")
 """Operators by which masks are made and applied."""
+FACTORS = (math.inf, 1e60)
+"""By how much larger it makes no difference. Where infinity does in the task's own inputs, because a program subtracts
+it from itself, a large number may make none."""
+FACTOR_OF_INTEGERS, LARGEST_INTEGER = 1024, 1 << 52
+"""The same of integers, and those that are so large already."""
 ATTENTION = ("_scaled_dot_product", "_safe_softmax")
 """How names of operators begin that apply a mask themselves."""
-_REDUCES = frozenset(
-    "amax amin max min argmax argmin aminmax topk sort kthvalue median mode logsumexp _softmax _log_softmax "
-    "sum mean prod var std var_mean std_mean linalg_vector_norm".split()
-)
-"""Operators that make one of the lines of their first operand, or compare what is in a line."""
-SCALED = 64.0
-"""What a mask hides is hidden still where it is scaled to a part of this."""
 
 
 def masks_by_number(given: Iterable[Any]) -> bool:
     """Whether a finite number among the arguments of one of `MASKS` stands for infinity."""
-    return any(LIKE_INFINITY <= abs(number) < math.inf for number in numbers_among(given))
+    return any(map(_stands_for_infinity, numbers_among(given)))
 
 
-class Masks(OperatorMode):  # type: ignore[no-untyped-call]
-    """While it is active, notes what masks that write or add a finite number for infinity do.
+class Enlarged(OperatorMode):  # type: ignore[no-untyped-call]
+    """While it is active, a number that stands for infinity is larger where a program writes it, or adds a mask of it.
 
-    Where values come near that number, a program that leaves out what is hidden, as the number says, gives something
-    else; and so does one where all of which it makes a maximum, a sum or the like is hidden.
+    Where that makes another result, a program that leaves out what is hidden, as the number says, gives something else:
+    all of a line is hidden, or values come near the number.
+
+    Args:
+        factor: by which it is larger; may be infinite.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, factor: float):
         super().__init__()
-        self.are_reached = False
-        self.hides: set[int] = set()
-        """The operators that reduce lines of values some of which are hidden whole, by their number."""
-        self._smallest = math.inf  # of the numbers so far: what comes near it later is hidden already
-        self._num_reductions = 0
+        self._factor = factor
+        self.hides = False
+        """All of some line is hidden from an operator that applies a mask itself."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
         name = func._schema.name.removeprefix("aten::").removesuffix("_")
-        if name == "masked_fill":
-            self._look(args[0], _number(args[2]))
-        elif name == "where" and len(args) == 3:
-            for values, filling in ((args[1], args[2]), (args[2], args[1])):
-                if isinstance(values, torch.Tensor):
-                    self._look(values, _number(filling))
-        elif name == "index_put":
-            self._look(args[0], _number(args[2]))
-        elif name in ("add", "sub") and all(isinstance(item, torch.Tensor) for item in args[:2]):
-            pairs = [(args[0], args[1])] if name == "sub" else [(args[0], args[1]), (args[1], args[0])]
-            for values, mask in pairs:
-                self._look_at_sum(values, mask if name == "add" else -mask)
-        elif name in _REDUCES:
-            self._reduce(args[0], arguments_of(func, args, kwargs or {}).get("dim"))
+        if name in WRITES:
+            tensor = next((each for each in args if isinstance(each, torch.Tensor) and each.dim()), None)
+            whole = tensor is not None and not tensor.is_floating_point() and name != "where"
+            enlarge = partial(self._enlarged, whole=whole)
+            args, kwargs = tuple(map(enlarge, args)), {key: enlarge(each) for key, each in kwargs.items()}
+        elif name == "add":
+            args = tuple(map(self._enlarged_mask, args))
+        elif name == "sub" and isinstance(args[1], torch.Tensor) and args[1].is_floating_point():
+            args = self._enlarged_mask(args[0]), -self._enlarged_mask(-args[1])
+        elif name == "mul":
+            return _product(func, args, kwargs)
         elif name.startswith(ATTENTION):
-            given = arguments_of(func, args, kwargs or {})
+            given = arguments_of(func, args, kwargs)
             mask = args[0] if name == "_safe_softmax" else given.get("attn_mask", given.get("attn_bias"))
-            self._note(mask is not None and bool((mask <= -LIKE_INFINITY).all(dim=-1).any()))
-        return func(*args, **(kwargs or {}))
+            self.hides |= mask is not None and bool((mask <= -LIKE_INFINITY).all(dim=-1).any())
+        return func(*args, **kwargs)
 
-    def _look_at_sum(self, values: torch.Tensor, mask: torch.Tensor) -> None:
-        if not mask.is_floating_point() or not mask.numel():
-            return
-        hidden = mask <= -LIKE_INFINITY
-        if bool((hidden | (mask == 0)).all()):
-            self._look(values, float(mask.where(hidden, -math.inf).max()))
+    def _enlarged(self, given: Any, whole: bool) -> Any:
+        """An argument, with a larger number in place of one that stands for infinity; tensors of no dimension are
+        numbers."""
+        if isinstance(given, torch.Tensor) and not given.dim() and given.dtype != torch.bool:
+            whole = not given.is_floating_point()
+            return torch.full_like(given, self._enlarged(given.item(), whole))
+        if isinstance(given, bool) or not isinstance(given, int | float) or not _stands_for_infinity(given):
+            return given
+        if whole:
+            return given * FACTOR_OF_INTEGERS if abs(given) < LARGEST_INTEGER else given
+        return given * self._factor
 
-    def _look(self, values: torch.Tensor, number: float) -> None:
-        if not LIKE_INFINITY <= abs(number) < math.inf or not bool(values.any()):  # a mask of zeros, to be added
-            return
-        if values.is_floating_point() and values.dim():
-            sizes = values.abs()
-            near = (sizes >= abs(number) / 2) & (sizes < self._smallest / 2) & sizes.isfinite()
-            self.are_reached |= bool(near.any())
-        self._smallest = min(self._smallest, abs(number))
-
-    def _reduce(self, values: torch.Tensor, dim: int | list[int] | None) -> None:
-        dims = list(range(values.dim())) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
-        length = math.prod(values.shape[each] for each in dims) if values.dim() else 1
-        may_hide = self._smallest < math.inf and values.dtype != torch.bool and length > 1 and values.numel() > 0
-        self._note(may_hide and bool((values.abs() >= self._smallest / SCALED).all(dim=dims).any()))
-
-    def _note(self, hides: bool) -> None:
-        self._num_reductions += 1
-        if hides:
-            self.hides.add(self._num_reductions)
+    def _enlarged_mask(self, given: Any) -> Any:
+        """A tensor that is 0 where a mask leaves values, and elsewhere a number below zero that stands for infinity."""
+        if not isinstance(given, torch.Tensor) or not given.is_floating_point() or not given.dim():
+            return given
+        hidden = given <= -LIKE_INFINITY
+        is_mask = bool(hidden.any()) and bool((hidden | (given == 0)).all())
+        return torch.where(hidden, given * self._factor, given) if is_mask else given
 
 
-def _number(given: Any) -> float:
-    """The number that an argument is, or that all elements of a tensor are; NaN: it is none, or is not finite."""
-    if isinstance(given, torch.Tensor):
-        alike = given.numel() > 0 and not given.is_complex() and bool((given == given.flatten()[0]).all())
-        return float(given.flatten()[0]) if alike else math.nan
-    return float(given) if isinstance(given, int | float) else math.nan
+def _product(func: Any, args: Any, kwargs: Any) -> Any:
+    """A product in which nothing times infinity is nothing, as it is with a number."""
+    nothing = [each == 0 for each in args[:2]]
+    result = func(*args, **kwargs)
+    if not result.is_floating_point() or not bool(result.isnan().any()):
+        return result
+    return result.masked_fill_(result.isnan() & (nothing[0] | nothing[1]), 0.0)
+
+
+def _stands_for_infinity(number: float) -> bool:
+    return LIKE_INFINITY <= abs(number) < math.inf

@@ -175,7 +175,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         those of the two that they are compared with. `makes_places`: of a floating-point value an integer is
         made, which may be a place in memory. `makes_indices`: it may be one beyond an end. `masks`: a mask may
         write a finite number that stands for infinity, or an operator applies one, so a program may leave out
-        what it hides (see `Masks`). `sums_long`: so many numbers are added that it matters
+        what it hides (see `masks.Enlarged`). `sums_long`: so many numbers are added that it matters
         in which order they come. `writes`: infinity or NaN is written down. `compared`: the first of these
         numbers alone. `clamped`: names of parameters that are clamped, with the limits; none where something is
         that is made of them. `norms`: names of parameters of whose slices norms are limited, with the limit,

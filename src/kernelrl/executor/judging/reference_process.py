@@ -40,8 +40,8 @@ class ReferenceProcess:
         """It is known how far rounding moves its outputs, if it bears what rounding does."""
         self.eliminates = self.writes = False
         """It solves systems or decomposes matrices."""
-        self.hides: frozenset[int] = frozenset()
-        """Where its masks hide all of some line on the first inputs, see `Masks`."""
+        self.hides = 0
+        """What makes a difference on the first inputs already, see `exact.Exact`."""
         self.narrows: bool | None = None
         """An output consists of what conversions to a lower precision round, see `exact.compute`; None: not known."""
         self.masks = False
