@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import math
 import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +37,6 @@ from kernelrl.executor.contest.exact import compute
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.layouts import Layouts
 from kernelrl.executor.contest.leaving import Leaving
-from kernelrl.executor.contest.masks import Masks
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging import boundary, compare, other_numbers
@@ -588,78 +586,80 @@ ADDED = HIDDEN * -1e4
     "mask",
     [
         lambda scores: scores.masked_fill(HIDDEN, -1e4),
-        lambda scores: scores.masked_fill_(HIDDEN, -1e4),
+        lambda scores: scores.clone().masked_fill_(HIDDEN, -1e4),
         lambda scores: torch.where(HIDDEN, -1e4, scores),
         lambda scores: scores + ADDED,
-        lambda scores: scores.add_(ADDED),
+        lambda scores: scores.clone().add_(ADDED),
         lambda scores: scores.masked_fill(HIDDEN, -1e9).masked_fill(HIDDEN, -1e4),
-        lambda scores: scores.masked_fill(HIDDEN, -1e4).masked_fill(HIDDEN, -1e9),
         lambda scores: scores + ADDED + ADDED,
         lambda scores: scores - 1e4 * HIDDEN,
         lambda scores: torch.where(~HIDDEN, scores, torch.full_like(scores, -1e4)),
         lambda scores: scores + torch.zeros_like(scores).masked_fill(HIDDEN, -1e4),
+        lambda scores: scores.clone().index_put_((HIDDEN,), torch.tensor(-1e4)),
+        lambda scores: scores + torch.full((2, 2), -1e4) * HIDDEN,
     ],
 )
-def test_a_masks_number_is_reached_by_values_and_not_by_what_another_mask_hides(mask: Any) -> None:
-    for lowest, are_reached in ((1.0, False), (-9e3, True)):
-        with Masks() as masks:
-            mask(torch.tensor([[0.5, -2.0], [lowest, 1.0]], dtype=torch.float64))
-        assert masks.are_reached == are_reached
-        assert masks.hides == set(), "no line is hidden whole"
-
-
-@pytest.mark.parametrize(
-    ("hidden", "dims"),
-    [
-        (torch.tensor([[True, True], [False, True]]), {0, 1}),
-        (torch.tensor([[False, True]]), {0}),
-        (torch.tensor([[False, True], [True, False]]), set()),
-        (torch.tensor([[False], [True]]), {1}),
-    ],
-)
-def test_lines_that_a_mask_hides_whole_are_seen_where_they_are_reduced(hidden: torch.Tensor, dims: set[int]) -> None:
-    scores = torch.ones(2, 2)
-    reductions: list[Callable[[torch.Tensor, int], Any]] = [
-        torch.amax,
-        torch.softmax,
-        torch.argmin,
-        torch.sort,
-        torch.logsumexp,
-        lambda masked, dim: masked.mean([dim]),
-    ]
-    for mask in (
-        lambda: scores.masked_fill(hidden, -1e9),
-        lambda: torch.where(hidden, torch.full_like(scores, -1e9), scores) / 8,
-        lambda: scores + hidden * -1e9,
-        lambda: scores - 1e9 * hidden,
-        lambda: scores + hidden * -1e9 + hidden * -1e9,
-        lambda: scores.clone().index_put_((hidden.expand(2, 2),), torch.tensor(-1e9)),
-        lambda: torch.where(hidden, 1 << 40, scores.long()).double(),
+def test_what_a_mask_hides_matters_where_values_reach_its_number_or_a_line_is_hidden_whole(mask: Any) -> None:
+    """Programs may leave out what is hidden: there they give something else."""
+    for reduce, lowest, hidden in (
+        (torch.amax, 1.0, []),
+        (torch.amax, -2e4, [0]),
+        (torch.softmax, 1.0, []),
+        (torch.argmax, -2e4, [0]),
+        (torch.amin, 1.0, [0]),
     ):
-        for reduce, dim in itertools.product(reductions, (0, 1)):
-            with Masks() as masks:
-                reduce(mask(), dim)
-            assert bool(masks.hides) == (dim in dims)
-    with Masks() as masks:
-        for other in (scores.masked_fill(hidden, -math.inf), torch.where(hidden, 0.0, scores), scores + hidden * -1.0):
-            other.amax(0), other.amax(1)
-    assert not masks.hides
+        scores = torch.tensor([[lowest, 0.5], [1.0, -2.0]])
+        exact = compute(
+            Calls(lambda x, reduce=reduce: reduce(mask(x), 1)), (scores,), torch.float32, (), masked=True, level=0
+        )
+        rows = [each.reshape(2, -1).any(dim=1) for each in exact.hidden]
+        assert [row.nonzero().flatten().tolist() for row in rows] == [hidden]
+
+
+def test_a_number_that_makes_a_difference_in_the_first_inputs_stands_for_no_infinity() -> None:
+    air = torch.tensor([[500.0, -1800.0]])
+
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        lowest = torch.full_like(x, -1e30)
+        most = torch.maximum(lowest, lowest.roll(1))
+        return torch.maximum(most + torch.log(2 * torch.exp(lowest - most)), x)  # where infinity less itself is NaN
+
+    for forward, level in (
+        (lambda x: x.masked_fill(x < 0, -1e9).amax(1), 0),
+        (shifted, 1),
+        (lambda x: torch.where(x > 0, x, -1000.0).amin(1), 2),
+    ):
+        exact = compute(Calls(forward), (air,), torch.float32, masked=True)
+        assert (exact.level, exact.hidden) == (level, [])
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float64])
-def test_lines_that_are_hidden_from_attention_are_seen(dtype: torch.dtype) -> None:
-    q, k, v = torch.randn(3, 1, 2, 4, 8, dtype=torch.float64)
-    for hidden, hides in ((torch.eye(4), False), (torch.eye(4).index_fill(0, torch.tensor(2), 1.0), True)):
-        mask = (
-            hidden == 0 if dtype == torch.bool else torch.zeros(4, 4, dtype=dtype).masked_fill(hidden == 1, -math.inf)
-        )
-        for heads in (q, q.requires_grad_()):
-            with Masks() as masks:
-                torch.nn.functional.scaled_dot_product_attention(heads, k, v, attn_mask=mask)
-            assert bool(masks.hides) == hides
-    with Masks() as masks:
-        torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    assert not masks.hides
+def test_lines_that_are_hidden_from_attention_are_open(dtype: torch.dtype) -> None:
+    q, k, v = torch.randn(3, 1, 2, 4, 8)
+    for row, hides in ((torch.eye(4)[2], False), (torch.ones(4), True)):
+        hidden = torch.eye(4).index_copy(0, torch.tensor([2]), row[None]) == 1
+        mask = ~hidden if dtype == torch.bool else torch.zeros(4, 4).masked_fill(hidden, -math.inf)
+
+        def forward(q: torch.Tensor, mask: torch.Tensor = mask) -> torch.Tensor:
+            seen = mask if mask.dtype == torch.bool else mask.to(q)
+            return torch.nn.functional.scaled_dot_product_attention(q, k.to(q), v.to(q), attn_mask=seen)
+
+        exact = compute(Calls(forward), (q,), torch.float32, masked=True, level=0)
+        assert bool(exact.hidden[0].any()) == hides
+
+
+def test_what_a_mask_hides_is_open_and_all_else_is_compared() -> None:
+    exact = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+    places = torch.tensor([[False, True], [False, False]])
+    for value, wrong in ((exact, 1.5), (exact.long(), 7), (exact > 2, True)):
+        native = value.float() if value.is_floating_point() else value
+        expected = Expected.around(value, native, str(native.dtype), TASK, scaled=True).opened_at(places)
+        other = native.clone()
+        other[0, 1] = wrong
+        assert expected.reliable and expected.accepts(other)
+        other[0, 0] = wrong
+        assert not expected.accepts(other)
+        assert not expected.opened_at(torch.ones_like(places)).reliable
 
 
 WEIGHTS = torch.full((50_000,), 2.0).index_fill(0, torch.tensor(31_337), 0.0)

@@ -361,17 +361,24 @@ class Contestant:
             torch.set_rng_state(state)
 
     def do_exact(
-        self, changed: list[int], by_largest: bool, masked: bool, writes: bool, faint: bool, narrows: bool | None
+        self,
+        changed: list[int],
+        by_largest: bool,
+        masked: bool,
+        level: int | None,
+        writes: bool,
+        faint: bool,
+        narrows: bool | None,
     ) -> dict[str, Any]:
         """Outputs of the reference on the inputs in the arena, in float64 where the task runs in it.
 
         They are followed by what it makes of the inputs of these numbers. After them come how far rounding moves each
         (nothing, where that is not known), and for outputs that consist of chosen indices what they were chosen from,
-        how far rounding moves that, and the indices (see `exact`); at last, if it is asked for, which elements of each
-        output are infinity or NaN that the task writes.
+        how far rounding moves that, and the indices (see `exact`); at last which elements of each output a mask may
+        have hidden, and which are infinity or NaN that the task writes, as far as that is asked for.
         """
         exact = exactly.compute(
-            self.model, self.args, self._precision(), changed, by_largest, masked, writes, faint, narrows
+            self.model, self.args, self._precision(), changed, by_largest, masked, level, writes, faint, narrows
         )
         tensors: list[torch.Tensor] = []
         form = trees.flatten(exact.outputs, tensors, torch.float64)
@@ -381,15 +388,15 @@ class Contestant:
             {"output": number} | {name: getattr(choice, name) for name in ("dim", "first", "running", "unordered")}
             for number, choice in choices
         ]
-        counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves)}
+        counts = {"num_outputs": len(tensors), "num_moves": len(exact.moves), "num_hidden": len(exact.hidden)}
         told_of_all = {
             "form": form,
             "choices": told,
             "open": exact.open,
-            "hides": exact.hides,
+            "level": exact.level,
             "narrows": exact.narrows,
         }
-        return self._report((tensors, exact.moves, keys, exact.written)) | told_of_all | counts
+        return self._report((tensors, exact.moves, keys, exact.hidden, exact.written)) | told_of_all | counts
 
     def _precision(self) -> torch.dtype:
         """The lowest floating-point precision among parameters and inputs."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -95,8 +94,10 @@ class Exact:
     """By the number of the output that consists of their indices."""
     open: bool = False
     """Outputs beside the chosen indices are others where another of equal values is chosen, as a program may."""
-    hides: int = 0
-    """Of how many of `masks.FACTORS`, in turn, it makes a difference that what stands for infinity is larger."""
+    level: int = 0
+    """Number of the first of `masks.FACTORS` that makes no difference where what stands for infinity is larger."""
+    hidden: list[torch.Tensor] = field(default_factory=list)
+    """Which elements of each output it makes others, that factor on these inputs; empty: none, or none is asked for."""
     written: list[torch.Tensor] = field(default_factory=list)
     """Which elements of each output are infinity or NaN as the task writes them down; empty: not known."""
     narrows: bool = False
@@ -110,6 +111,7 @@ def compute(
     changed: Sequence[int] = (),
     by_largest: bool = False,
     masked: bool = False,
+    level: int | None = None,
     writes: bool = False,
     faint: bool = False,
     narrows: bool | None = None,
@@ -123,6 +125,7 @@ def compute(
         changed: numbers of the inputs that it changes, which count as outputs.
         by_largest: see `Rounding`.
         masked: it has masks by numbers that stand for infinity, or operators that apply masks.
+        level: see `Exact`; None: it is to be found out.
         writes: it is asked which elements are infinity or NaN that the reference writes down.
         faint: its inputs are so small that what is computed of them may be equal, or nearly so, where they are not:
             what depends on a choice among such values is open.
@@ -246,18 +249,24 @@ def compute(
                 trees.flatten(call_in_float64(), otherwise_written, torch.float64)
             written = [(output == WRITTEN) | (output == -WRITTEN) for output in otherwise_written]
 
-    def makes_a_difference(factor: float) -> bool:
-        """Whether the outputs are others where what stands for infinity is larger."""
+    def hidden_at(level: int) -> list[torch.Tensor]:
+        """Which elements of the outputs are others where what stands for infinity is larger."""
         otherwise: list[torch.Tensor] = []
         try:
-            with keeping(), Enlarged(factor) as enlarged, in_own_precision():
+            with keeping(), Enlarged(FACTORS[level]) as enlarged, in_own_precision():
                 trees.flatten(call_in_float64(), otherwise, torch.float64)
+            found = [~_are_same(*pair) for pair in zip(outputs, otherwise, strict=True)]
         except Exception:  # it is not known
-            return True
-        return enlarged.hides or not all(map(_are_equal, outputs, otherwise))
+            return [torch.ones_like(output, dtype=torch.bool) for output in outputs]
+        return [each | enlarged.hides for each in found]
 
-    hides = len(list(itertools.takewhile(makes_a_difference, FACTORS if masked else ())))
-    return Exact(result, moves, find_chosen(outputs, choices), is_open, hides, written, bool(narrows))
+    hidden: list[torch.Tensor] = []
+    if masked and level is None:
+        levels = range(len(FACTORS))
+        level = next((each for each in levels if not any(map(torch.any, hidden_at(each)))), len(FACTORS))
+    elif masked and level is not None and level < len(FACTORS):
+        hidden = hidden_at(level)
+    return Exact(result, moves, find_chosen(outputs, choices), is_open, level or 0, hidden, written, bool(narrows))
 
 
 @contextlib.contextmanager
@@ -298,7 +307,11 @@ def _are_coarse(values: torch.Tensor) -> bool:
 
 def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether outputs are equal but for the order in which float64 added their terms."""
-    return one.shape == other.shape and torch.allclose(one, other, rtol=SAME, atol=SAME, equal_nan=True)
+    return one.shape == other.shape and bool(_are_same(one, other).all())
+
+
+def _are_same(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.isclose(one, other, rtol=SAME, atol=SAME, equal_nan=True)
 
 
 def _to_double(tensor: torch.Tensor) -> torch.Tensor:

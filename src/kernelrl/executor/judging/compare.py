@@ -35,6 +35,8 @@ SQUARED = 1e-12
 """Norms that are larger, and smaller than its inverse, are right in float32."""
 LEAST_SIZE = 1e-28
 """Outputs that are smaller throughout count as so large: what underflows here may give 1e-35 in another formula."""
+MOST_HIDDEN = 0.5
+"""Share of an output that may be open because a mask may have hidden what it is made of."""
 OF_CHANGE = 1 / 20
 """Share of what makes an output another than an input that may be missing."""
 
@@ -181,6 +183,19 @@ class Expected:
         """Any value is right, where the output is one of floating-point numbers."""
         low, high = torch.full_like(self.low, -torch.inf), torch.full_like(self.high, torch.inf)
         return replace(self, low=low, high=high, nan=torch.ones_like(low, dtype=torch.bool))
+
+    def opened_at(self, places: torch.Tensor) -> Expected:
+        """Any value is right at some places. It is not reliable if they are most, or hold chosen indices."""
+        if not bool(places.any()):
+            return self
+        least, most = -torch.inf, torch.inf
+        if not self.low.is_floating_point():
+            is_bool = self.low.dtype == torch.bool
+            least, most = (0, 1) if is_bool else (torch.iinfo(self.low.dtype).min, torch.iinfo(self.low.dtype).max)
+        low, high = self.low.masked_fill(places, least), self.high.masked_fill(places, most)
+        nan = (places if self.nan is None else self.nan | places) if self.low.is_floating_point() else None
+        reliable = self.reliable and self.indexed is None and float(places.double().mean()) <= MOST_HIDDEN
+        return replace(self, low=low, high=high, nan=nan, reliable=reliable)
 
     @property
     def num_bytes(self) -> int:

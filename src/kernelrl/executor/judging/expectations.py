@@ -40,8 +40,9 @@ class _Exact:
     """Outputs that consist of chosen indices, by their number."""
     written: list[torch.Tensor] = field(default_factory=list)
     """Likewise."""
-    hides: int = 0
-    """Likewise."""
+    level: int = 0
+    hidden: list[torch.Tensor] = field(default_factory=list)
+    """See `exact.Exact`."""
     open: bool = False
     narrows: bool = False
     """See `exact.Exact`."""
@@ -105,11 +106,13 @@ def expect(
         native = outputs[number]
         reliable = indexed.accepts(native)
         expected[number] = replace(expected[number], reliable=reliable, indexed=indexed.beside(native))
+    if case.draw.distribution != "task" and exact.hidden:
+        pairs = zip(expected, exact.hidden, strict=True)
+        expected = [bounds.opened_at(hidden) for bounds, hidden in pairs]
     own.tells_rounding |= bool(exact.moves)
     if replace(case.draw, parameters=0) == Draw(0):
-        own.hides, own.narrows = exact.hides, exact.narrows
-    hides_more = case.draw.distribution != "task" and exact.hides > own.hides
-    unknown = exact.open or hides_more or (own.tells_rounding and not exact.moves)
+        own.level, own.narrows = exact.level, exact.narrows
+    unknown = exact.open or (own.tells_rounding and not exact.moves)
     return [replace(bounds, reliable=False) for bounds in expected] if unknown else expected
 
 
@@ -156,7 +159,7 @@ def _exact(
         faint: see `exact.compute`.
     """
     own.arena.write(image, own.ask)
-    how = {"by_largest": by_largest, "masked": own.masks, "writes": writes, "faint": faint}
+    how = {"by_largest": by_largest, "masked": own.masks, "level": own.level, "writes": writes, "faint": faint}
     reply = own.examine({"do": "exact", "changed": changed, "narrows": own.narrows} | how)
     tensors = iter(own.outputs(reply))
     outputs = list(islice(tensors, reply["num_outputs"]))
@@ -167,7 +170,8 @@ def _exact(
         indexed[told["output"]] = compare.Indexed.of(
             values, moved, indices, told["dim"], told["first"], told["running"], told["unordered"]
         )
-    return _Exact(outputs, moves, indexed, list(tensors), reply["hides"], reply["open"], reply["narrows"])
+    hidden = list(islice(tensors, reply["num_hidden"]))
+    return _Exact(outputs, moves, indexed, list(tensors), reply["level"], hidden, reply["open"], reply["narrows"])
 
 
 def check_dependence(task: Task, cases: list[list[compare.Expected]]) -> None:

@@ -295,7 +295,8 @@ class Images:
         if way in constants.OF_ALL:
             new = constants.OF_ALL[way](values, generator, alone)
             is_borne = way != "others" or not values.is_floating_point()  # zeros of a mask
-            hides_rows = is_borne and self.thresholds is not None and not self.thresholds["masks"]
+            may_hide = self.thresholds is not None and (not self.thresholds["masks"] or draw.distribution != "task")
+            hides_rows = is_borne and may_hide
             return constants.with_row(new, values, generator) if hides_rows else new
         return constants.VARIATIONS[way](values, generator)
 

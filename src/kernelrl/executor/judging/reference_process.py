@@ -40,8 +40,8 @@ class ReferenceProcess:
         """It is known how far rounding moves its outputs, if it bears what rounding does."""
         self.eliminates = self.writes = False
         """It solves systems or decomposes matrices."""
-        self.hides = 0
-        """What makes a difference on the first inputs already, see `exact.Exact`."""
+        self.level: int | None = None
+        """See `exact.Exact`; None: not known."""
         self.narrows: bool | None = None
         """An output consists of what conversions to a lower precision round, see `exact.compute`; None: not known."""
         self.masks = False
