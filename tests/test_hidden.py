@@ -29,6 +29,7 @@ from kernelrl.executor.contest import constants, distributions
 from kernelrl.executor.contest.any_order import in_order
 from kernelrl.executor.contest.constants import OF_ALL, VARIATIONS, Variation, count_on, variations
 from kernelrl.executor.contest.construction import Construction
+from kernelrl.executor.contest.decisions import Decisions
 from kernelrl.executor.contest.distances import typical_at_least
 from kernelrl.executor.contest.distributions import NOT_FINITE
 from kernelrl.executor.contest.drawing import Drawing, Further
@@ -41,6 +42,7 @@ from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging import boundary, compare, other_numbers
 from kernelrl.executor.judging.arena import Draw
+from kernelrl.executor.judging.boundary import Called
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
 from kernelrl.executor.judging.expectations import LEAST_SCALES
 from kernelrl.executor.judging.images import Copies, Images, find_copies, find_table
@@ -1830,22 +1832,44 @@ def test_a_mask_that_hides_nothing_hides_a_whole_row_now_and_then() -> None:
         assert all(constants.with_row(shown, shown, generator) is shown for _ in range(20))
 
 
-def test_the_boundary_of_a_decision_lies_where_an_output_changes() -> None:
+def test_the_boundary_of_a_decision_lies_where_it_changes() -> None:
     limit = torch.tensor(1 / 3, dtype=torch.float64)
 
-    def call(place: float) -> list[torch.Tensor]:
-        return [torch.tensor(place, dtype=torch.float64) > limit, torch.zeros(2)]
+    def call(place: float) -> Called:
+        number = torch.tensor(place, dtype=torch.float64)
+        return Called([number > limit, torch.zeros(2), number], [number > 2 * limit])
 
-    assert boundary.decides(call)
-    assert not boundary.decides(lambda place: [torch.tensor(place)]), "what changes with any step is no decision"
-    assert boundary.find_boundary(lambda place: [torch.zeros(2)]) is None
-    found = boundary.find_boundary(call)
+    assert boundary.find_decisions(call) == [0, 1, 3], "what changes with any step is no decision"
+    assert boundary.find_boundary(call, 1) is None
+    found = boundary.find_boundary(call, 0)
     assert found is not None and found.before <= 1 / 3 < found.behind < 1 / 3 + 1e-6
-    assert [bool(outputs[0]) for outputs in found.outputs] == [False, True]
+    assert [bool(called.outputs[0]) for called in found.sides] == [False, True] and found.outputs_jump()
+    within = boundary.find_boundary(call, 3)
+    assert within is not None and within.before <= 2 / 3 < within.behind and not within.outputs_jump()
     rounding = 1e-4
     distance = boundary.find_distance(found, 1, lambda place, outputs: not outputs[0] and place - 1 / 3 > rounding)
     assert distance is not None and rounding < distance / boundary.FARTHER < 5 * rounding
     assert boundary.find_distance(found, 0, lambda place, outputs: False) is None, "rounding decides everywhere"
+
+
+def test_decisions_on_which_no_output_hangs_have_no_boundary() -> None:
+    def call(place: float) -> Called:
+        number = torch.tensor(place)
+        return Called([number, (number > 0.25).float()], [number > 0.5, number > 0.75])
+
+    found = boundary.Boundaries()
+    places = [found.place(Draw(index, "boundary"), call, lambda *_: True, random.Random(index)) for index in range(8)]
+    assert {round(place, 1) for place in places if place is not None} == {0.2, 0.3}
+    assert found.decisions is not None and 1 in found.decisions
+
+
+def test_decisions_are_indices_that_operators_choose() -> None:
+    x = torch.randn(4, 9)
+    with Decisions() as decisions:
+        x.argmax(-1), x.topk(3, dim=0, sorted=False), x.max(dim=1), x.exp(), x.long().argmax()
+        torch.bucketize(x[0], x[1].sort().values)
+    assert [list(each.shape) for each in decisions.made] == [[4], [3, 9], [4], [9], [9]]
+    assert bool((decisions.made[1].diff(dim=0) > 0).all()), "in which order they come is left out"
 
 
 def test_between_two_draws_lie_inputs_of_the_same_structure() -> None:

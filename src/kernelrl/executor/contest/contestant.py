@@ -38,6 +38,7 @@ from kernelrl.executor.contest.closed_pages import (
     work_in_parallel,
 )
 from kernelrl.executor.contest.construction import Construction
+from kernelrl.executor.contest.decisions import Decisions
 from kernelrl.executor.contest.descriptors import close_all_of, close_others
 from kernelrl.executor.contest.drawing import DrawCounter, Further
 from kernelrl.executor.contest.gpu import Gpu, library_share
@@ -217,19 +218,26 @@ class Contestant:
         trees.flatten(self.drawn, tensors)
         return {"shared": any(share_elements(tensors, number) for number in numbers)}
 
-    def do_run(self, recorded: bool = False, profiled: bool = False, compared: bool = False) -> dict[str, Any]:
+    def do_run(
+        self, recorded: bool = False, profiled: bool = False, compared: bool = False, deciding: bool = False
+    ) -> dict[str, Any]:
         """Call `forward` on the inputs.
 
         Args:
             recorded: note library operators and Triton's launches.
             profiled: on a GPU, measure the operators' share of the time, which takes long.
             compared: note which operators change nothing, see `OperatorRecord`, and with what they compare.
+            deciding: give the decisions that it makes on its way behind its outputs.
         """
         seen: dict[str, Any] = {}
-        reply = self._answer(
-            lambda: self._recorded_call(seen, profiled, compared) if recorded else self.model(*self.args), seen
-        )
-        self.num_outputs = len(reply["tensors"])
+
+        def call() -> Any:
+            if deciding:
+                return self._deciding_call(seen)
+            return self._recorded_call(seen, profiled, compared) if recorded else self.model(*self.args)
+
+        reply = self._answer(call, seen)
+        self.num_outputs = len(reply["tensors"]) - seen.get("num_decisions", 0)
         if not self.called:
             self.called = True
             allocator.keep()  # memory is measured in the first call
@@ -255,6 +263,12 @@ class Contestant:
             if self.region is not None:
                 seen["spans"] = self.region.end()
         return reply | seen
+
+    def _deciding_call(self, seen: dict[str, Any]) -> Any:
+        with Decisions() as decisions:
+            outputs = self.model(*self.args)
+        seen["num_decisions"] = len(decisions.made)
+        return outputs, decisions.made
 
     def _recorded_call(self, seen: dict[str, Any], profiled: bool, compared: bool) -> Any:
         self.note.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from kernelrl.executor import trees
 from kernelrl.executor.contest.distributions import BOUNDARY
 from kernelrl.executor.judging import compare
 from kernelrl.executor.judging.arena import Case, Draw, Shape, overlapping, view
-from kernelrl.executor.judging.boundary import Boundaries, pair_of
+from kernelrl.executor.judging.boundary import Boundaries, Called, pair_of
 from kernelrl.executor.judging.expectations import befores, expect
 from kernelrl.executor.judging.habits import Habits, find_not_finite
 from kernelrl.executor.judging.images import Images
@@ -321,9 +321,9 @@ class Cases:
         own, pair, shape = self._own, pair_of(draw), self.shapes[draw.shape]
         if self.habits.changes_more:
             return None
-        if self._boundaries.exist is None and self._images.draw(pair, shape) is None:
-            self._boundaries.exist = False
-        if self._boundaries.exist is False:
+        if self._boundaries.decisions is None and self._images.draw(pair, shape) is None:
+            self._boundaries.decisions = []
+        if self._boundaries.decisions == []:
             return None
         self._parameters.take(draw.parameters)
 
@@ -333,18 +333,23 @@ class Cases:
                 raise TaskError(f"task {self._task.id}: get_inputs() draws no floating-point numbers by PyTorch")
             return found
 
-        def call(place: float) -> list[torch.Tensor]:
+        def call(place: float) -> Called:
             image, shape = inputs(place)
-            return own.outputs(own.call(shape.layout, image))
+            reply = own.call(shape.layout, image, deciding=True)
+            tensors = own.outputs(reply)
+            num_outputs = len(tensors) - reply["num_decisions"]
+            return Called(tensors[:num_outputs], tensors[num_outputs:])
 
-        def excludes(place: float, outputs: list[torch.Tensor]) -> bool:
+        def excludes(place: float, outputs: list[torch.Tensor], told: Sequence[int]) -> bool:
             image, shape = inputs(place)
             case, reliable = self.make(pair, Case(pair, shape, image, [], [], [], None))
             if case is None or case.expected is None or not reliable:
                 return False
             expected = case.expected[: len(outputs)]  # what it makes of inputs comes behind
-            has_shapes = [each.low.shape for each in expected] == [each.shape for each in outputs]
-            return not has_shapes or not compare.all_accepted(expected, outputs)
+            if [each.low.shape for each in expected] != [each.shape for each in outputs]:
+                return True
+            outputs = compare.in_order_of(expected, outputs)
+            return not all(expected[number].accepts(outputs[number]) for number in told)
 
-        place = self._boundaries.place(draw, call, excludes)
+        place = self._boundaries.place(draw, call, excludes, self._images.chooser(pair))
         return None if place is None else inputs(place)

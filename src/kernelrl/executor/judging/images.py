@@ -171,6 +171,10 @@ class Images:
         """Whether some draws may hold something without the others."""
         return self.num_drawn > 1
 
+    def chooser(self, draw: Draw) -> random.Random:
+        """What chooses by chance for a draw, and alike for all candidates."""
+        return random.Random(self._seeds.of(draw, "choice"))
+
     def groups(self, distribution: Distribution, numbers: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
         """Groups of draws of one call of `get_inputs()`, and others that are tried where it bears none of them.
 
