@@ -106,13 +106,13 @@ class Construction(OperatorMode):  # type: ignore[no-untyped-call]
         if isinstance(model, torch.nn.Module):
             for found in (model.named_parameters(), model.named_buffers()):
                 names |= {id(tensor): name for name, tensor in found}
-        self.values = [tensor.detach() for _, tensor in self.registered]
+        self.values = [real(tensor.detach()) for _, tensor in self.registered]
         owners: dict[int, int] = {}
         for number, (_, tensor) in enumerate(self.registered):
             if id(tensor) in names:
                 owners.setdefault(_storage(tensor), number)
         tensors = [
-            trees.describe(tensor.detach())
+            trees.describe(real(tensor.detach()))
             | {"name": names.get(id(tensor)), "kind": kind, "origin": self._origin(tensor), "sum": _checksum(tensor)}
             | {"fixed": number in self._fixed, "frozen": not tensor.requires_grad}
             | {"shared": owners.get(_storage(tensor), number) != number}
@@ -145,24 +145,27 @@ class Construction(OperatorMode):  # type: ignore[no-untyped-call]
 
     def _register(self, place: tuple[torch.nn.Module, str], kind: str, tensor: torch.Tensor | None) -> None:
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        if tensor is None or not plain or str(tensor.dtype) not in trees.DTYPES or id(tensor) in self._numbers:
+        if tensor is None or not plain or id(tensor) in self._numbers:
+            return
+        if str(real(tensor.detach()).dtype) not in trees.DTYPES:
             return
         number = self._numbers[id(tensor)] = self._places[place] = len(self.registered)
         self.registered.append((kind, tensor))
         if kind == "parameter" and not tensor.requires_grad:
             self._fixed.add(number)
-        values = self._given.get(number)
-        if values is not None and values.shape == tensor.shape:
-            self._held[_storage(tensor)] = tensor.detach(), values
-            tensor.data.copy_(values)
+        self._give(number, tensor)
+
+    def _give(self, number: int, tensor: torch.Tensor) -> None:
+        values, held = self._given.get(number), real(tensor.detach())
+        if values is not None and values.shape == held.shape:
+            self._held[_storage(tensor)] = held, values
+            held.copy_(values)
 
     def _hold(self) -> None:
         """Give values to tensors that have got other memory since they were registered, if no other has it, too."""
         for number, (_, tensor) in enumerate(self.registered):
-            values = self._given.get(number)
-            if values is not None and values.shape == tensor.shape and _storage(tensor) not in self._held:
-                self._held[_storage(tensor)] = tensor.detach(), values
-                tensor.data.copy_(values)
+            if _storage(tensor) not in self._held:
+                self._give(number, tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -199,6 +202,11 @@ class Construction(OperatorMode):  # type: ignore[no-untyped-call]
             for storage in inputs & self._held.keys():
                 tensor, values = self._held[storage]
                 tensor.copy_(values)
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or the same memory as pairs of real numbers where it holds complex ones."""
+    return torch.view_as_real(tensor) if tensor.is_complex() and not tensor.is_conj() else tensor
 
 
 def _shape_drawn(args: tuple[Any, ...]) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ import torch
 
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions, rare
+from kernelrl.executor.contest.construction import real
 from kernelrl.executor.contest.distributions import redraw
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.plain_draws import PlainDraws, Range
@@ -82,10 +83,18 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         distribution: its name; `task`: the task's own.
         seed: of the values.
         further: what they hold beside it.
+        most: draws, of which no more are made: one that is drawn until it lies somewhere may never do so.
     """
 
-    def __init__(self, distribution: Distribution | Literal["task"], seed: int, further: Further | None = None):
+    def __init__(
+        self,
+        distribution: Distribution | Literal["task"],
+        seed: int,
+        further: Further | None = None,
+        most: float = math.inf,
+    ):
         super().__init__()
+        self._most = most
         self._distribution = distribution
         self._given = further or Further()
         self._further = self._given  # of the current draw
@@ -118,6 +127,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         if not isinstance(drawn, torch.Tensor):
             return drawn
         self.num_drawn += 1
+        if self.num_drawn > self._most:
+            raise RuntimeError(f"get_inputs() draws more than {self._most} times, until it likes what it gets")
         name = func._schema.name.removeprefix("aten::")
         support = _support(name, func, args, kwargs)
         if support is not None and name in _INTEGERS:
@@ -127,29 +138,31 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             if support is not None and drawn.is_floating_point():
                 self.plain.begin(drawn, self.num_drawn, support)
             return drawn
+        values = real(drawn)
         if self._distribution == distributions.BOUNDARY:
-            return self._between(drawn, name, lambda: func(*args, **kwargs))
+            self._put_between(values, name, lambda: real(func(*args, **kwargs)))
+            return drawn
         only = self._given.only
         holds = only is None or self.num_drawn in only
         self._further = self._given if holds else Further()
-        new = self._redraw(self._distribution, name, drawn, support) if holds or self._given.elsewhere else None
+        new = self._redraw(self._distribution, name, values, support) if holds or self._given.elsewhere else None
         if name == "binomial" and new is not None:
             new = torch.minimum(new.to(drawn.dtype), args[0])
         if new is not None:
             self.num_redrawn += name not in _COINS or self._distribution in distributions.PATTERNED
-            drawn.copy_(new)
+            values.copy_(new)
         return drawn
 
-    def _between(self, drawn: torch.Tensor, name: str, draw_again: Callable[[], torch.Tensor]) -> torch.Tensor:
+    def _put_between(self, drawn: torch.Tensor, name: str, draw_again: Callable[[], torch.Tensor]) -> None:
         """Between the drawn values and others."""
         if name not in _UNIT + _UNBOUNDED + _UNIFORM or not drawn.is_floating_point():
-            return drawn
+            return
         first = drawn.to(torch.float64, copy=True)
         torch.set_rng_state(self._other_state)
         other = draw_again().double()
         self._other_state = torch.get_rng_state()
         self.num_redrawn += 1
-        return drawn.copy_(torch.lerp(first, other, self._given.between))
+        drawn.copy_(torch.lerp(first, other, self._given.between))
 
     def _redraw(
         self, distribution: Distribution, name: str, drawn: torch.Tensor, support: Range | None

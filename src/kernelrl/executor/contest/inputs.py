@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from types import ModuleType
 from typing import Any, Literal
@@ -14,9 +15,12 @@ from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.contest.leaving import Leaving
-from kernelrl.executor.contest.python_draws import at_their_ends
+from kernelrl.executor.contest.python_draws import at_their_ends, reseeded
 from kernelrl.executor.contest.seeding import seed_torch
 from kernelrl.executor.contest.text_module import import_again
+
+MORE_DRAWS = 32
+"""By so much more hidden inputs may draw than the task's own."""
 
 
 class Inputs:
@@ -50,12 +54,14 @@ class Inputs:
             self._shown.setdefault(name, vars(self._module)[name])
         seed_torch(seed)
         _seed_others(seed if other_seed is None else other_seed)
-        drawing = Drawing(distribution, seed, further)
+        most = math.inf if self._num_drawn is None or distribution == "task" else MORE_DRAWS * (1 + self._num_drawn)
+        drawing = Drawing(distribution, seed, further, most)
         nothing = contextlib.nullcontext()
         with drawing if keyed else nothing, Leaving(drawing.plain.leave):
             module = import_again(self._module) if self._keeps else self._module
             vars(module).update(self._shown | sizes)
-            with at_their_ends(module, seed) if further.python_ends else nothing:
+            ends = at_their_ends(module, seed) if further.python_ends else nothing
+            with ends, nothing if other_seed is None else reseeded(module, other_seed):
                 inputs = _call(module)
         if self._num_drawn is None:
             self._num_drawn = drawing.num_drawn

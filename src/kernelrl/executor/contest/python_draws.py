@@ -1,4 +1,4 @@
-"""Draws by Python's own `random` that have the values which they seldom have."""
+"""Draws by Python's own `random` that have the values which they seldom have, and generators with other seeds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 ONE_IN = 3
 """Of so many draws one is at an end of its range."""
@@ -48,3 +50,47 @@ def at_their_ends(module: ModuleType, seed: int) -> Iterator[None]:
         del generator.random, generator._randbelow
         random.random = number
         vars(module).update(dict.fromkeys(names, number))
+
+
+@contextlib.contextmanager
+def reseeded(module: ModuleType, salt: int) -> Iterator[None]:
+    """While this is active, the task's own seeds of NumPy's and Python's generators are others.
+
+    So it shows what these have drawn, though the seeds are drawn by PyTorch.
+
+    Args:
+        module: the task's, which may have the functions under names of its own.
+        salt: changes them.
+    """
+    make = random.Random
+
+    def salted(given: tuple[Any, ...]) -> int:
+        return make(repr((given, salt))).getrandbits(32)
+
+    class OfNumpy(np.random.RandomState):
+        def __init__(self, *given: Any):
+            super().__init__(salted(given))
+
+    class OfPython(random.Random):
+        def __init__(self, *given: Any):
+            super().__init__(salted(given))
+
+    default_rng, seed_numpy, seed_python = np.random.default_rng, np.random.seed, random.seed
+    before: list[tuple[Any, str, Any, Any]] = [
+        (np.random, "default_rng", default_rng, lambda *given: default_rng(salted(given))),
+        (np.random, "seed", seed_numpy, lambda *given: seed_numpy(salted(given))),
+        (np.random, "RandomState", np.random.RandomState, OfNumpy),
+        (random, "seed", seed_python, lambda *given: seed_python(salted(given))),
+        (random, "Random", random.Random, OfPython),
+    ]
+    replaced = {id(function): other for _, _, function, other in before}
+    names = {name: value for name, value in vars(module).items() if id(value) in replaced}
+    for owner, name, _, other in before:
+        setattr(owner, name, other)
+    vars(module).update({name: replaced[id(value)] for name, value in names.items()})
+    try:
+        yield
+    finally:
+        for owner, name, function, _ in before:
+            setattr(owner, name, function)
+        vars(module).update(names)
