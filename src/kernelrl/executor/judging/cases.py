@@ -305,7 +305,8 @@ class Cases:
         native = own.call(shape.layout, image)
         other_numbers = shape.layout["form"] != self.shapes[draw.shape].layout["form"]
         other_form = trees.outline(native["done"]) != shape.form
-        if other_numbers or other_form:  # what forward returns, or a text there, depends on them
+        fresh = [own.arena.is_of_the_call(described) for described in native["tensors"]]
+        if other_numbers or other_form or fresh != shape.fresh:  # what forward returns depends on the inputs
             shape = self.shape_of(shape.sizes, shape.layout, native)
         outputs = own.outputs(native)
         is_new_of_task = drawn is None and draw.distribution == "task" and self._images.varies_constants(draw)

@@ -37,6 +37,9 @@ LEAST_SIZE = 1e-28
 """Outputs that are smaller throughout count as so large: what underflows here may give 1e-35 in another formula."""
 MOST_HIDDEN = 0.5
 """Share of an output that may be open because a mask may have hidden what it is made of."""
+OF_PART, KNOWN, LEAST_PART = 0.5, 100.0, 8
+"""The tolerance of a part that is far smaller than the rest of an output, in units of its size, by how much that must
+exceed what rounding does to it, and how many elements it must have."""
 OF_CHANGE = 1 / 20
 """Share of what makes an output another than an input that may be missing."""
 
@@ -75,6 +78,7 @@ class Expected:
         least: float = 0.0,
         unusual: bool = False,
         written: torch.Tensor | None = None,
+        by_part: bool = False,
     ) -> Expected:
         """Bounds `exact ± tolerance`, held in the output's own width (at least float32).
 
@@ -109,6 +113,7 @@ class Expected:
             least: `s` counts as this at least.
             unusual: of the task's own inputs the reference makes no NaN or infinity, and of these it does.
             written: which elements it writes down; None: not known.
+            by_part: a part that is far smaller than the rest must be there as well, see `_of_parts`.
         """
         atol, rtol = _tolerances(dtype, task)
         if not exact.is_floating_point():
@@ -142,7 +147,10 @@ class Expected:
         if before is not None and task.atol is None and not selected:
             margin = torch.minimum(margin, _of_change(centre, before, native.dtype))
         if moved is not None and task.atol is None:
-            margin += ROUNDINGS * moved.to(width)
+            rounded_by = ROUNDINGS * moved.to(width)
+            margin += rounded_by
+            if by_part and finite and not selected:
+                margin = _of_parts(centre, margin, rounded_by)
         low, high = centre - margin, centre + margin
         far = error > margin
         close = error <= margin / 2
@@ -263,6 +271,23 @@ class Expected:
             max_rel=max_rel,
             mismatched=share,
         )
+
+
+def _of_parts(values: torch.Tensor, margin: torch.Tensor, rounded_by: torch.Tensor) -> torch.Tensor:
+    """A tolerance that leaves no part out: of one index along a dimension, all of which might as well be zeros.
+
+    Such are accelerations beside positions, in other units. Half of its size is its tolerance, since functions that are
+    approximated have errors near zero as elsewhere; it is known to more than that, or it stays as it is.
+    """
+    for dim in range(values.dim() if bool((values.abs() <= margin).any()) else 0):
+        others = [each for each in range(values.dim()) if each != dim]
+        if math.prod(values.shape[each] for each in others) < LEAST_PART:
+            continue
+        size = values.square().mean(others, keepdim=True).sqrt()
+        may_be_zero = (values.abs() <= margin).all(dim=others, keepdim=True)
+        known = size > KNOWN * rounded_by.amax(others, keepdim=True)
+        margin = torch.where(may_be_zero & known, torch.minimum(margin, OF_PART * size + rounded_by), margin)
+    return margin
 
 
 @dataclass(frozen=True)

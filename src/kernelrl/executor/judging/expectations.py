@@ -96,6 +96,7 @@ def expect(
             least=least,
             unusual=unusual,
             written=writing,
+            by_part=case.draw.distribution == "task",
         )
         bounds = about(before=before if scaled else None)
         expected.append(bounds if bounds.reliable or before is None else about())

@@ -38,9 +38,9 @@ Slope = Literal["steep", "falling"]
 """A slope above 1, or below 0."""
 Seldom = Literal["far", "some"]
 """A row or element of zeros and one that is another's copy, and, for `far`, elements of vectors far from zero."""
-Confined = Literal["above", "within", "near", "scaled"]
-"""How a parameter varies that the reference does not bear otherwise: not below zero, within [0, 1], little, or by
-factors alone (an identity stays invertible)."""
+Confined = Literal["above", "within", "near", "lower", "upper", "scaled"]
+"""How a parameter varies that the reference does not bear otherwise: not below zero, within [0, 1], little, by factors
+and below or above its diagonal (a Cholesky factor stays one), or by factors alone (an identity stays invertible)."""
 MARGIN, LITTLE = 0.02, 0.02
 """What is within [0, 1] is so far from its ends, and what varies little by up to so much."""
 FEWEST_ROWS = 5
@@ -232,7 +232,10 @@ def _vary_confined(values: torch.Tensor, coins: torch.Tensor, kind: Confined) ->
             return torch.where(values == 0, SMALL * coins, values.abs() * (0.5 + coins))
         case "within":
             return MARGIN + (1 - 2 * MARGIN) * coins
-        case "scaled":
+        case "lower" | "upper" if values.dim() >= 2:
+            beside = TYPICAL * (2 * coins - 1)
+            return values * (0.5 + coins) + (beside.tril(-1) if kind == "lower" else beside.triu(1))
+        case "lower" | "upper" | "scaled":
             return values * (0.5 + coins)
         case "near":
             return values + LITTLE * coins
