@@ -106,6 +106,52 @@ class Two(nn.Module):
             self.register_parameter(name, nn.Parameter(makers[name]()))
 
 
+def test_complex_parameters_are_pairs_of_real_numbers_and_vary() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        model.filter = nn.Parameter(torch.ones(6, dtype=torch.complex64))
+        model.register_buffer("poles", torch.zeros(3, dtype=torch.complex64))
+        return model
+
+    _, report = constructed(make)
+    assert [(each["name"], each["dtype"], each["shape"]) for each in report["tensors"]] == [
+        ("filter", "torch.float32", [6, 2]),
+        ("poles", "torch.float32", [3, 2]),
+    ]
+    assert find_variable(report, frozenset()) == [0, 1]
+    values = {0: torch.rand(6, 2), 1: torch.rand(3, 2)}
+    model, _ = constructed(make, given=values)
+    assert torch.equal(torch.view_as_real(model.filter.detach()), values[0])
+    assert torch.equal(torch.view_as_real(model.poles), values[1])
+
+
+def test_a_triangular_factor_stays_one() -> None:
+    def make() -> nn.Module:
+        model = nn.Module()
+        model.factor = nn.Parameter(torch.eye(5))
+        return model
+
+    _, report = constructed(make)
+    for kind, kept in (("lower", torch.tril), ("upper", torch.triu)):
+        confined: dict[int, Any] = {0: kind}
+        values = vary(report, lambda _: torch.eye(5), [0], frozenset(), 1, True, confined=confined)[0]
+        assert torch.equal(kept(values), values) and int((values != 0).sum()) == 15
+        assert bool((values.diagonal() > 0).all())
+
+
+def test_a_part_that_is_far_smaller_than_the_rest_must_be_there() -> None:
+    exact = torch.randn(16, 9, dtype=torch.float64)
+    exact[:, 6:] *= 1e-10
+    moved = torch.full_like(exact, 1e-7).index_fill(1, torch.tensor([6, 7, 8]), 1e-17)
+    about = partial(Expected.around, exact, exact.float(), "torch.float32", TASK, scaled=True, moved=moved)
+    nothing = exact.float().index_fill(1, torch.tensor([6, 7, 8]), 0.0)
+    near = exact.float() * torch.cat([torch.ones(6), torch.full((3,), 1.1)])
+    for expected, accepted in ((about(by_part=True), [False, True]), (about(), [True, True])):
+        assert [expected.accepts(each) for each in (nothing, near)] == accepted
+    unknown = Expected.around(exact, exact.float(), "torch.float32", TASK, True, moved * 1e8, by_part=True)
+    assert unknown.accepts(nothing), "rounding may have made it"
+
+
 def test_hidden_draws_do_not_depend_on_the_order_of_creation() -> None:
     first, second = constructed(lambda: Two(True))[0], constructed(lambda: Two(False))[0]
     assert torch.equal(first.matrix, second.matrix) and torch.equal(first.vector, second.vector)
