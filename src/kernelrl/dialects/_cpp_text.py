@@ -37,6 +37,8 @@ _HARMLESS_OF_TORCH = re2.compile(
 )
 _INSTEAD = {
     "c10": "write std::optional<torch::Tensor>, std::nullopt, float",
+    "at::cuda": "launch on the default stream, as kernel<<<grid, block>>>(…)",
+    "c10::cuda": "launch on the default stream, as kernel<<<grid, block>>>(…)",
     "at": "the kernel computes; views, copies and conversions are methods of torch::Tensor",
     "torch": "the kernel computes; views, copies and conversions are methods of torch::Tensor",
     "py": "load_inline(functions=[…]) binds what it names",
@@ -87,7 +89,9 @@ def forbidden_words(text: str) -> list[tuple[str, int]]:
         counted = match.start()
         word = match.group().decode().rstrip(" \t\n\r\v\f([])")
         instead = (
-            "a candidate has no clock" if _IS_CLOCK.fullmatch(match.group()) else _INSTEAD.get(word.split("::")[0])
+            "a candidate has no clock"
+            if _IS_CLOCK.fullmatch(match.group())
+            else _INSTEAD.get(word, _INSTEAD.get(word.split("::")[0]))
         )
         found.setdefault(f"{word}: {instead}" if instead else word, line)
     return sorted(found.items())

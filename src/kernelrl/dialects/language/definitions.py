@@ -264,7 +264,18 @@ class Definitions:
             self.flow.assign(entry.returned, self._taken)
 
     def _find_contexts(self) -> None:
-        """Set each unit's context by what mentions it: `forward` wins over `init`, and `init` over `dead`."""
+        """Set each unit's context by what mentions it: `forward` wins over `init`, and `init` over `dead`.
+
+        A class that is given to a function (`self._make_layer(Block, …)`) is constructed where whatever may be a class
+        is called: in constructors, or else anywhere.
+        """
+        self._spread_contexts(of_classes=None)
+        called = [use.value for use in self.calls if use.value is not None and use.unit.context == "forward"]
+        if any(self.flow.kinds(value.own) & Kind.CLASS for value in called):
+            self._spread_contexts(of_classes="forward")
+
+    def _spread_contexts(self, of_classes: Context | None) -> None:
+        """Find the contexts, if a class that is mentioned is constructed in this one; None: where it is mentioned."""
         waiting: list[tuple[Unit, Context]] = [(self.file, "init")]
         seen: set[tuple[Unit, Context]] = set()
         waiting += self._of_class(ENTRY_POINT, "init")
@@ -280,6 +291,8 @@ class Definitions:
             waiting += [(each, "forward") for each in unit.lambdas]
             for name, called in unit.mentions:
                 then: Context = context if called else "forward"
+                if not called and name in self.classes:
+                    then = of_classes or context
                 if (name, then) not in expanded:
                     expanded.add((name, then))
                     if name not in ("__init__", "forward"):

@@ -199,7 +199,9 @@ def _refuse_attribute(use: Use, kinds: Kind) -> Violation:
         return violation("outside_language", use.node, evidence)
     if kinds == Kind.OBJECT:
         return violation("outside_language", use.node, f"self.{name}: nothing in this file assigns it")
-    if name in vocabulary.tensor_operators() or name in vocabulary.PACKING or name == "forward":
+    if name in vocabulary.OF_LAYERS_TOO:
+        return violation("library_call", use.node, f"….{name}: {vocabulary.OF_LAYERS_TOO[name]}")
+    if name in vocabulary.tensor_operators() or name in vocabulary.PACKING:
         evidence = f"tensor method .{name}: the kernel computes; views, copies and conversions are allowed"
         return violation("library_call", use.node, evidence)
     return violation("outside_language", use.node, f"….{name} is no attribute of the language")

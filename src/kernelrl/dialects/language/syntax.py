@@ -175,6 +175,7 @@ def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation
 
 _INSTEAD = {
     "data": "fill a tensor by .data.copy_(…)",
+    "requires_grad": "call .requires_grad_(False)",
     "num_batches_tracked": "give the counter to your kernel, which adds to it",
 }
 

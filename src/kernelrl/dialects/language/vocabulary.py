@@ -229,6 +229,12 @@ OF_ANY_DATA = FOREIGN | frozenset(
     for name in dir(kind)
 )
 """Attributes that something which is data may have, or a module of PyTorch's."""
+OF_LAYERS_TOO = {
+    "forward": "a layer of this file is called, as layer(x); what torch.nn's layers compute is your kernel's work",
+    "children": "go through an nn.ModuleList, or name the layers",
+    "named_children": "go through an nn.ModuleList, or name the layers",
+}
+"""What neither data nor a layer has in the language, with what to write."""
 OF_MODULES = _words("register_buffer register_parameter apply parameters named_parameters buffers training eval train")
 """What an `nn.Module` of the candidate's has beside its own attributes and `DATA`."""
 OF_TUPLES = frozenset(dir(NamedTupleOfNothing)) - frozenset(dir(tuple))
