@@ -475,6 +475,33 @@ def test_a_function_that_only_init_calls_may_pack_and_one_that_forward_calls_may
     assert found(init="self.kept = [pack]", before=before) != []
 
 
+BLOCK = """
+class Block(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.up = nn.Linear(size, size)
+"""
+
+
+def test_a_class_may_be_given_to_what_constructs_it_in_init_and_not_in_forward():
+    make = "def make(block, count):\n    return nn.ModuleList([block(4) for _ in range(count)])\n"
+    assert found(init="self.blocks = make(Block, 2)", before=BLOCK + make) == []
+    assert found(init="block = Block\nself.one = block(4)", before=BLOCK) == []
+    refused = found("self.kind(4)", init="self.kind = Block", before=BLOCK)
+    assert (
+        "library_call",
+        "torch.nn.Linear: allowed in __init__ alone; what forward computes is your kernel's work",
+    ) in refused
+
+
+def test_what_lies_in_a_dictionary_of_layers_is_an_attribute_of_it():
+    layers = "self.mlp = nn.ModuleDict(dict(c_fc=nn.Linear(4, 4), h=nn.ModuleList([nn.Linear(4, 4)])))"
+    assert found("mod.k(self.mlp.c_fc.weight, self.mlp.h[0].bias)", init=layers) == []
+    assert found("mod.k(self.mlp.c_fc.weight, out)", init="self.mlp = nn.ModuleDict({'c_fc': nn.Linear(4, 4)})") == []
+    for foul in ("out = self.mlp.c_fc(x)", "mod.k(x.c_proj, out)", "mod.k(self.c_fc, out)"):
+        assert found(foul, init=layers), foul
+
+
 def test_what_nothing_calls_is_not_judged_for_what_it_computes():
     before = "def get_inputs():\n    return [torch.rand(3).relu()]\n"
     before += "class Model(nn.Module):\n    def forward(self, x):\n        return F.relu(x)\n"

@@ -9,6 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Set
 
+import torch
+
+from kernelrl.dialects.language.definitions import bound_in_class
 from kernelrl.dialects.language.names import Names, imports_of
 
 _FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -32,6 +35,7 @@ _DECORATORS = frozenset(
 )
 """What these do is done by compilers, or where types are cast automatically."""
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "Exception"})
+_DICTS = ("torch.nn.ModuleDict", "torch.nn.ParameterDict")
 _OF_NUMBERS = frozenset("prod ceil floor sqrt exp log log2 log10 pi e inf".split())
 """Names of NumPy's that `math` has for numbers."""
 
@@ -46,7 +50,7 @@ def plain(tree: ast.Module) -> ast.Module:
     tree.body = [functions.get(node.name, node) if isinstance(node, ast.ClassDef) else node for node in body]
     loggers = {name for node in tree.body if (name := _logger_in(node, names)) is not None}
     tree.body = [node for node in tree.body if not _is_idle(node) and _logger_in(node, names) is None]
-    plainer = _Plainer(names, frozenset(functions), loggers)
+    plainer = _Plainer(names, frozenset(functions), loggers, _keys_of_layers(tree, names))
     plainer.visit(tree)
     if plainer.needs_math and "math" not in names.imports:
         tree.body.insert(0, ast.copy_location(ast.Import([ast.alias("math")]), tree.body[0]))
@@ -75,6 +79,31 @@ def _logger_in(node: ast.stmt, names: Names) -> str | None:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function)):
             return name if names.library(function) == "logging.getLogger" else None
     return None
+
+
+def _keys_of_layers(tree: ast.Module, names: Names) -> frozenset[str]:
+    """Keys of `nn.ModuleDict`s that nothing else in the file has as an attribute: `blocks.mlp` is `blocks["mlp"]`."""
+    keys, others = set[str](), set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=function, args=[ast.Dict(keys=found)]) if names.library(function) in _DICTS:
+                keys |= {each.value for each in found if isinstance(each, ast.Constant) and type(each.value) is str}
+            case ast.Call(func=function, args=[ast.Call(func=ast.Name(id="dict"), args=[], keywords=named)]) if (
+                names.library(function) in _DICTS
+            ):
+                keys |= {each.arg for each in named if each.arg is not None}
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) | ast.FunctionDef(name=name):
+                others.add(name)
+            case ast.Call(func=ast.Attribute(), args=[ast.Constant(value=str(name)), *_]):  # maybe registered
+                others.add(name)
+            case ast.ClassDef(body=body):
+                others |= {name for statement in body for name in bound_in_class(statement)}
+    return frozenset(key for key in keys - others if key.isidentifier() and not _is_of_others(key))
+
+
+def _is_of_others(name: str) -> bool:
+    kinds = (torch.Tensor, torch.nn.ModuleDict(), torch.nn.RNN, list, dict, str)
+    return name.startswith("_") or any(hasattr(kind, name) for kind in kinds)
 
 
 def _imports_of_attempt(node: ast.stmt) -> list[ast.stmt]:
@@ -168,12 +197,14 @@ class _Plainer(ast.NodeTransformer):
         names: what the file imports.
         functions: names of what was an `autograd.Function`, whose `apply` is the function itself.
         loggers: names of what tells people something.
+        keys: what is read as an attribute, and is an element.
     """
 
-    def __init__(self, names: Names, functions: Set[str], loggers: Set[str]):
+    def __init__(self, names: Names, functions: Set[str], loggers: Set[str], keys: Set[str]):
         self._names = names
         self._functions = functions
         self._loggers = loggers
+        self._keys = keys
         self.needs_math = False
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
@@ -199,6 +230,9 @@ class _Plainer(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if node.attr == "apply" and isinstance(node.value, ast.Name) and node.value.id in self._functions:
             return node.value
+        if node.attr in self._keys and isinstance(node.ctx, ast.Load) and ast.unparse(node.value) != "self":
+            element = ast.Subscript(node.value, ast.Constant(node.attr), node.ctx)
+            return self.generic_visit(ast.copy_location(element, node))  # type: ignore[return-value]
         package, _, name = (self._names.library(node) or "").rpartition(".")
         if package == "numpy" and name in _OF_NUMBERS and self._names.imports.get("math", "math") == "math":
             self.needs_math = True
