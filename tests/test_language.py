@@ -494,6 +494,15 @@ def test_a_class_may_be_given_to_what_constructs_it_in_init_and_not_in_forward()
     ) in refused
 
 
+def test_a_block_that_is_kept_for_its_parameters_may_have_the_forward_of_the_task():
+    before = BLOCK + "    def forward(self, x):\n        return torch.relu(self.up(x))\n"
+    init = "self.blocks = nn.ModuleList([Block(4) for _ in range(2)])"
+    assert found("for block in self.blocks:\n    mod.k(x, block.up.weight)", init=init, before=before) == []
+    for called in ("out = block(x)", "out = nn.Sequential(*self.blocks)(x)", "out = [block][0](x)"):
+        refused = found(f"for block in self.blocks:\n    {called}", init=init, before=before)
+        assert any("torch.relu" in evidence for _, evidence in refused), called
+
+
 def test_what_lies_in_a_dictionary_of_layers_is_an_attribute_of_it():
     layers = "self.mlp = nn.ModuleDict(dict(c_fc=nn.Linear(4, 4), h=nn.ModuleList([nn.Linear(4, 4)])))"
     assert found("mod.k(self.mlp.c_fc.weight, self.mlp.h[0].bias)", init=layers) == []

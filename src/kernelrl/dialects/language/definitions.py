@@ -71,6 +71,7 @@ class Use:
     as_type: bool = False
 
 
+_HAS_FORWARD = Kind.OBJECT | Kind.SEQUENCE
 _NO_FIELD = {"ClassVar", "InitVar", "KW_ONLY"}
 """Annotations of what takes no argument of a record's, or another one than its place says."""
 
@@ -267,18 +268,28 @@ class Definitions:
         """Set each unit's context by what mentions it: `forward` wins over `init`, and `init` over `dead`.
 
         A class that is given to a function (`self._make_layer(Block, …)`) is constructed where whatever may be a class
-        is called: in constructors, or else anywhere.
+        is called: in constructors, or else anywhere. What is constructed for its parameters alone is never called.
         """
-        self._spread_contexts(of_classes=None)
-        called = [use.value for use in self.calls if use.value is not None and use.unit.context == "forward"]
-        if any(self.flow.kinds(value.own) & Kind.CLASS for value in called):
-            self._spread_contexts(of_classes="forward")
+        classes_anywhere = objects = False
+        while True:
+            self._spread_contexts(classes_anywhere, objects)
+            called = [(use.unit.context, self.flow.kinds(use.value.own)) for use in self.calls if use.value is not None]
+            before = classes_anywhere, objects
+            classes_anywhere |= any(context == "forward" and kinds & Kind.CLASS for context, kinds in called)
+            objects |= any(context != "dead" and kinds & _HAS_FORWARD for context, kinds in called)
+            if before == (classes_anywhere, objects):
+                return
 
-    def _spread_contexts(self, of_classes: Context | None) -> None:
-        """Find the contexts, if a class that is mentioned is constructed in this one; None: where it is mentioned."""
+    def _spread_contexts(self, classes_anywhere: bool, objects: bool) -> None:
+        """Find the contexts.
+
+        Args:
+            classes_anywhere: a class that is mentioned may be constructed in `forward`, and not where it is mentioned.
+            objects: some are called, so that the `forward` of any class may run.
+        """
         waiting: list[tuple[Unit, Context]] = [(self.file, "init")]
         seen: set[tuple[Unit, Context]] = set()
-        waiting += self._of_class(ENTRY_POINT, "init")
+        waiting += self._of_class(ENTRY_POINT, "init", True)
         waiting += [(routine.unit, "forward") for routine in self.by_name["extra_repr"]]
         expanded: set[tuple[str, Context]] = set()
         while waiting:
@@ -292,16 +303,16 @@ class Definitions:
             for name, called in unit.mentions:
                 then: Context = context if called else "forward"
                 if not called and name in self.classes:
-                    then = of_classes or context
+                    then = "forward" if classes_anywhere else context
                 if (name, then) not in expanded:
                     expanded.add((name, then))
                     if name not in ("__init__", "forward"):
                         waiting += [(routine.unit, _at_worst(routine, then)) for routine in self.by_name.get(name, [])]
-                    waiting += self._of_class(name, then)
+                    waiting += self._of_class(name, then, objects)
 
-    def _of_class(self, name: str, context: Context) -> list[tuple[Unit, Context]]:
-        """What runs where a class is called, of the classes that it is derived from too, and its `forward`, which may
-        be theirs."""
+    def _of_class(self, name: str, context: Context, is_called: bool) -> list[tuple[Unit, Context]]:
+        """What runs where a class is called, of the classes that it is derived from too, and, where its objects are
+        called, its `forward`, which may be theirs."""
         found, seen, is_overridden = list[tuple[Unit, Context]](), set[str](), False
         while name in self.classes and name not in seen:
             seen.add(name)
@@ -310,7 +321,7 @@ class Definitions:
             if "__init__" in own:
                 found.append((own["__init__"], context))
             if "forward" in own and not is_overridden:
-                found.append((own["forward"], "forward"))
+                found += [(own["forward"], "forward")] * is_called
                 is_overridden = True
             name = next((base.id for base in node.bases if isinstance(base, ast.Name)), "")
         return found
