@@ -150,9 +150,11 @@ class Meanings:
         elif name == "index_select":
             table, dim, places = args[:3]
             table = table.movedim(dim, 0)
-        elif name in ("take", "gather"):
-            table, places = args[0], args[-1] if name == "take" else args[2]
-            if table.dim() != 1:
+        elif name == "take":
+            table, places = args[0].reshape(-1), args[-1]
+        elif name == "gather":
+            table, places = _row(args[0], args[1]), args[2]
+            if table is None:
                 return None
         else:
             return None
@@ -166,6 +168,15 @@ class Meanings:
         if 0 < len(few) <= RARE * len(numbers):
             chosen = torch.linspace(0, len(few) - 1, min(FEW, len(few))).long()
             self.found += few[chosen].tolist()
+
+
+def _row(table: torch.Tensor, dim: int) -> torch.Tensor | None:
+    """What a table holds along a dimension, if it is the same all along the others."""
+    dim %= max(1, table.dim())
+    others = [each for each in range(table.dim()) if each != dim]
+    if not table.dim() or any(table.shape[each] != 1 and table.stride(each) for each in others) or not table.numel():
+        return None
+    return table.movedim(dim, 0).reshape(table.shape[dim], -1)[:, 0]
 
 
 def _numbers(least: int, most: int, ranges: Sequence[Sequence[int]]) -> torch.Tensor:
@@ -189,7 +200,7 @@ def _unlike(entries: torch.Tensor) -> torch.Tensor:
     middle = values[finite].median() if bool(finite.any()) else values.new_zeros(())
     distance = (values - middle).abs()
     spread = distance[finite].median() if bool(finite.any()) else middle
-    found = ~finite | (distance > SPREADS * spread) | (values == 0)
+    found = ~finite | (distance > SPREADS * spread) | ((values == 0) & (middle != 0))
     kinds, which, counts = torch.unique(values, return_inverse=True, return_counts=True)
     seldom = counts[which] <= RARE * len(values) / 2
     return found | seldom if len(kinds) <= 1 / RARE else found

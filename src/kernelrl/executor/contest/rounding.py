@@ -76,7 +76,7 @@ _DECIDING = frozenset(
 )
 """Operators that give booleans or integers. What decides sees the values as they are."""
 _SELECTING = frozenset(
-    "clamp clamp_min clamp_max minimum maximum fmin fmax amin amax where relu hardtanh threshold neg abs "
+    "clamp clamp_min clamp_max minimum maximum fmin fmax amin amax where relu hardtanh threshold neg abs copysign "
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d".split()
 )
 """Operators that give some of their operands' values, or these with the other sign: nobody rounds them."""

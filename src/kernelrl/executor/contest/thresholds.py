@@ -39,6 +39,9 @@ _ADDING = frozenset(
 LONG = 2048
 """Terms of a sum that errs by more than usual where they are added in their order."""
 _CLAMPS = frozenset("clamp clamp_min clamp_max hardtanh threshold relu softshrink hardshrink".split())
+_LARGER_OR_SMALLER = ("maximum", "minimum")
+_LIMITING = _CLAMPS | {*_LARGER_OR_SMALLER, "_local_scalar_dense"}
+"""Operators that limit what is made of parameters, or read it, so that Python may limit it."""
 _BOTH_SIDES = ("softshrink", "hardshrink")
 """Their limit is one for either sign."""
 _NORMS = {"embedding_renorm": (2, 3, None), "renorm": (3, 1, 2)}
@@ -80,7 +83,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
         self._makes_places = self._makes_indices = self._masks = False
-        self._sums_long = self._rounds = self._relates = False
+        self._sums_long = self._rounds = self._relates = self._reads_integers = self._reads_bits = False
         self._infinities: set[float] = set()
         self._writes = False
 
@@ -116,12 +119,14 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         elif name in MASKS:
             self._masks |= masks_by_number(given)
         self._masks |= name.startswith(ATTENTION)
+        self._reads_integers |= name == "_local_scalar_dense" and not values.is_floating_point()
         if values.is_floating_point():
             converts = name in _CONVERTS and _is_integer(result)
             self._makes_places |= name in _PLACES or converts
             self._makes_indices |= (name in _PLACES and name not in _INSIDE) or converts
             quantizes = name.startswith(_QUANTIZES) or kwargs.get("rounding_mode") is not None
-            self._rounds |= name in _ROUNDS or converts or quantizes
+            self._reads_bits |= name == "view" and func._overloadname == "dtype" and _is_integer(result)
+            self._rounds |= name in _ROUNDS or converts or quantizes or self._reads_bits
             to_boolean = name in _CONVERTS and isinstance(result, torch.Tensor) and result.dtype == torch.bool
             self._relates |= name in _RELATIONS or to_boolean or name.startswith("logical_")
             self._infinities.update(filter(math.isinf, limits if name in _RELATIONS else ()))
@@ -131,23 +136,27 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         """What becomes of a tensor's values is not seen: places may be made of them."""
         self._makes_places |= tensor.is_floating_point()
         self._makes_indices |= tensor.is_floating_point()
+        self._reads_integers |= not tensor.is_floating_point()
 
     def _follow(self, name: str, given: list[Any], values: torch.Tensor, limits: Iterable[float], result: Any) -> None:
         """Note which parameters a result is made of, and those that are clamped, with the limits if it is by itself."""
         tensors = tensors_in(given)
+        if name in _LARGER_OR_SMALLER:
+            limits = [float(item) for item in tensors if not item.dim() and not self._made_of(item)]
+            tensors = [item for item in tensors if item.dim() or self._made_of(item)]
         made = [self._made_of(item) for item in tensors]
         if name in _NORMS:
             limit, order, dim = (0 if place is None else given[place] for place in _NORMS[name])
             self._norms |= dict.fromkeys(made[0], [float(limit), float(order), dim])
         elif name in _SLOPES:
             self._slopes |= made[1]
-        if not all(made):
+        if not made or not all(made):
             return
         names = frozenset().union(*made)
         for item in tree_leaves(result):
             if isinstance(item, torch.Tensor):
                 self._made[item] = names
-        if name in _CLAMPS:
+        if name in _LIMITING:
             is_itself = values.untyped_storage()._cdata in self._parameters
             limits = [0.0] if name == "relu" else limits
             near = [limit for limit in limits if abs(limit) < LIKE_INFINITY] if is_itself else []
@@ -175,11 +184,12 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         those of the two that they are compared with. `makes_places`: of a floating-point value an integer is
         made, which may be a place in memory. `makes_indices`: it may be one beyond an end. `masks`: a mask may
         write a finite number that stands for infinity, or an operator applies one, so a program may leave out
-        what it hides (see `masks.Enlarged`). `sums_long`: so many numbers are added that it matters
-        in which order they come. `writes`: infinity or NaN is written down. `compared`: the first of these
-        numbers alone. `clamped`: names of parameters that are clamped, with the limits; none where something is
-        that is made of them. `norms`: names of parameters of whose slices norms are limited, with the limit,
-        the order of the norm and the dimension. `slopes`: names of those that are slopes below zero.
+        what it hides (see `masks.Enlarged`). `sums_long`: so many numbers are added that it matters in which
+        order they come. `reads_integers`: Python may compare them. `reads_bits`: those of floating-point
+        numbers are looked at. `writes`: infinity or NaN is written down. `compared`: the first of these numbers
+        alone. `clamped`: names of parameters that are clamped, with the limits; none where something is that is
+        made of them. `norms`: names of parameters of whose slices norms are limited, with the limit, the order
+        of the norm and the dimension. `slopes`: names of those that are slopes below zero.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]
@@ -192,7 +202,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
         return (
             numbers
-            | {"masks": self._masks}
+            | {"masks": self._masks, "reads_integers": self._reads_integers, "reads_bits": self._reads_bits}
             | {"relates": self._relates, "infinities": sorted(self._infinities)}
             | {
                 "makes_places": self._makes_places,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import random
 import re
@@ -18,6 +19,7 @@ from kernelrl.executor.contest import constants, distributions
 from kernelrl.executor.contest.constants import Variation
 from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE, WILD
 from kernelrl.executor.contest.few_places import vary_few
+from kernelrl.executor.contest.thresholds import GRID, LARGEST, MOST
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
 from kernelrl.executor.judging.groups import FEW, neighbours, steps
 from kernelrl.executor.judging.reference_process import ReferenceProcess
@@ -150,6 +152,13 @@ class Images:
         self.num_drawn = drawn["num_drawn"]
         self._minds_not_finite = minds_not_finite
         self.may_split_not_finite = may_split_not_finite
+        named = _numbers_in(self._own.task.source)
+        if thresholds["reads_integers"]:
+            whole = [int(each) for each in named if each % 1 == 0 and abs(each) < 2**62]
+            thresholds = thresholds | {"integers": [*thresholds["integers"], *whole[:MOST]]}
+        if thresholds["relates"]:
+            plain = [float(each) for each in named if abs(each) < LARGEST and each * GRID % 1 == 0]
+            thresholds = thresholds | {kind: [*thresholds[kind], *plain[:MOST]] for kind in ("floats", "ties")}
         self.thresholds = thresholds
         self.plain = [(number, factor) for number, factor in drawn["plain"]]
         self.beyond = [] if thresholds["makes_places"] else self.plain
@@ -361,6 +370,13 @@ class Images:
             self._own.process.read_into(image[place["offset"] : end], item["pointer"])
         image[end:] = 0
         return image
+
+
+def _numbers_in(source: str) -> list[float]:
+    """Numbers that a text names, of either sign: with some of them it may compare what it reads, or has computed."""
+    constants = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    named = {each for each in constants if isinstance(each, int | float) and not isinstance(each, bool)}
+    return [sign * number for number in sorted(named) if math.isfinite(number) for sign in (1, -1)]
 
 
 def _differs(draw: Draw) -> bool:
