@@ -267,7 +267,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         """Those that are to be mixed in and that the operator could have drawn, or that may lie outside."""
         low, high = (-math.inf, math.inf) if factor is not None or support is None else support
         low = max(low, 0.0) if support is None and float(drawn.min()) >= 0.0 else low  # no normal draw
-        return [each for each in self._further.floats if low <= each < high]
+        held = [float(torch.tensor(each, dtype=drawn.dtype)) == each for each in self._further.floats]
+        return [each for each, exact in zip(self._further.floats, held, strict=True) if exact and low <= each < high]
 
 
 def _support(name: str, func: Any, args: Any, kwargs: Any) -> Range | None:
@@ -280,6 +281,9 @@ def _support(name: str, func: Any, args: Any, kwargs: Any) -> Range | None:
         return float(low), float(high)
     if name == "multinomial" and len(args) > 2 and args[2] and bool((args[0] > 0).all()):  # with replacement
         return 0, args[0].shape[-1]
+    if name == "random_" and len(args) > 1:
+        limits = [int(each) for each in args[1:3] if each is not None]
+        return (limits[0], limits[1]) if len(limits) == 2 else (0, limits[0]) if args[1] is not None else None
     if name in ("randint", "randint_like"):
         first = args[name == "randint_like" :]
         return (first[0], first[1]) if func._overloadname.startswith("low") else (0, first[0])

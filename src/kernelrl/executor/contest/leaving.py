@@ -16,14 +16,17 @@ class Leaving(TorchFunctionMode):
     """While it is active, notes tensors whose values leave.
 
     Args:
-        note: gets each of them.
+        note: gets each of them, and whether its bits are looked at as integers, where operators follow.
     """
 
-    def __init__(self, note: Callable[[torch.Tensor], None]):
+    def __init__(self, note: Callable[[torch.Tensor, bool], None]):
         super().__init__()
         self._note = note
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", None) in _WAYS_OUT and args and isinstance(args[0], torch.Tensor):
-            self._note(args[0])
+        name = getattr(func, "__name__", None)
+        if name in _WAYS_OUT and args and isinstance(args[0], torch.Tensor):
+            self._note(args[0], False)
+        elif name == "view" and len(args) > 1 and isinstance(args[1], torch.dtype) and args[0].is_floating_point():
+            self._note(args[0], True)
         return func(*args, **(kwargs or {}))

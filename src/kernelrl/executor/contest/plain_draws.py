@@ -51,8 +51,10 @@ class PlainDraws:
         if is_anothers or any(_share_memory(drawn, each) for each in self._left):
             self._bound.add(number)
 
-    def leave(self, tensor: torch.Tensor) -> None:
-        """What is made of a tensor's values from now on is not seen."""
+    def leave(self, tensor: torch.Tensor, as_bits: bool) -> None:
+        """What is made of a tensor's values from now on is not seen; of bits it is."""
+        if as_bits:
+            return
         self._left.append(tensor)
         for each, origin in list(self._origins.items()):
             if _share_memory(tensor, each):

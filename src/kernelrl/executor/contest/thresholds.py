@@ -54,10 +54,10 @@ _JUMPS = [number / 2**power for power in range(8) for number in range(-7, 8) if 
 """Whole numbers, halves, quarters, … near zero: what rounds or compares jumps there, scaled or not."""
 MOST = 64
 """Numbers of each kind that are kept."""
-GRID, LARGEST = 1024.0, 1024.0
+GRID, LARGEST = 1024.0, 2.0**24
 """Floating-point numbers are kept that are multiples of the reciprocal of `GRID` below `LARGEST`.
 
-They are the same in every precision, and what is computed with them is seldom rounded.
+Each comes where the precision of what is drawn has it, and what is computed with it is seldom rounded.
 """
 
 
@@ -125,15 +125,17 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             self._makes_places |= name in _PLACES or converts
             self._makes_indices |= (name in _PLACES and name not in _INSIDE) or converts
             quantizes = name.startswith(_QUANTIZES) or kwargs.get("rounding_mode") is not None
-            self._reads_bits |= name == "view" and func._overloadname == "dtype" and _is_integer(result)
-            self._rounds |= name in _ROUNDS or converts or quantizes or self._reads_bits
+            self._rounds |= name in _ROUNDS or converts or quantizes
             to_boolean = name in _CONVERTS and isinstance(result, torch.Tensor) and result.dtype == torch.bool
             self._relates |= name in _RELATIONS or to_boolean or name.startswith("logical_")
             self._infinities.update(filter(math.isinf, limits if name in _RELATIONS else ()))
         return result
 
-    def leave(self, tensor: torch.Tensor) -> None:
-        """What becomes of a tensor's values is not seen: places may be made of them."""
+    def leave(self, tensor: torch.Tensor, as_bits: bool) -> None:
+        """What becomes of a tensor's values is not seen: places may be made of them, or, of bits, other values."""
+        if as_bits:
+            self._reads_bits = self._rounds = True
+            return
         self._makes_places |= tensor.is_floating_point()
         self._makes_indices |= tensor.is_floating_point()
         self._reads_integers |= not tensor.is_floating_point()

@@ -14,7 +14,7 @@ from kernelrl.executor.contest.sum_errors import PRODUCTS
 ELEMENTWISE = frozenset("add sub rsub mul div fmod remainder".split())
 """Operators that round nothing where operands and results are on the grid."""
 _MEANS = frozenset("mean avg_pool2d avg_pool3d".split())
-_SUMS = _MEANS | frozenset([*PRODUCTS, "convolution", "cumsum", "sum"])
+_SUMS = _MEANS | frozenset([*PRODUCTS, "convolution", "cumsum", "sum", "index_add", "scatter_add"])
 """Operators that round nothing where their terms are whole numbers and the result is on the grid."""
 _DIFFERENCES = frozenset("add sub rsub".split())
 GRID = 1 / 256

@@ -35,6 +35,9 @@ SQUARED = 1e-12
 """Norms that are larger, and smaller than its inverse, are right in float32."""
 LEAST_SIZE = 1e-28
 """Outputs that are smaller throughout count as so large: what underflows here may give 1e-35 in another formula."""
+ALL_ROUNDING, LEAST_TOLD = 0.25, 1e-2
+"""From so wide bounds nothing is told, in units of the output's root mean square, if that is larger than the other one:
+many a task cancels to almost zero."""
 MOST_HIDDEN = 0.5
 """Share of an output that may be open because a mask may have hidden what it is made of."""
 OF_PART, KNOWN, LEAST_PART = 0.5, 100.0, 8
@@ -232,6 +235,11 @@ class Expected:
             return float((self.low != self.high).double().mean())
         reach = (self.high - self.low)[self.low.isfinite() & self.high.isfinite()]
         return float(reach.median()) / 2 / (_root_mean_square(self.some()) or 1.0) if reach.numel() else 0.0
+
+    def is_all_rounding(self) -> bool:
+        """Whether half of the output, or more, may be off by a quarter of its size, which is no small one."""
+        size = _root_mean_square(self.some())
+        return math.isfinite(size) and size > LEAST_TOLD and self.width >= ALL_ROUNDING
 
     def some(self) -> torch.Tensor:
         """An output that is right."""
