@@ -19,7 +19,7 @@ import torch
 
 from kernelrl.executor.contest.error_sizes import ErrorSizes
 from kernelrl.executor.contest.one_sided import of_each_sum, scale_of, shift_of, units_of_statistics
-from kernelrl.executor.contest.operator_mode import OperatorMode
+from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.precision import Units, is_float
 from kernelrl.executor.contest.sum_errors import error_of_minors, error_of_result, error_through_one, scattered_error
 from kernelrl.executor.contest.unrounded import ELEMENTWISE, are_on_grid, find_unrounded, on_grid
@@ -77,9 +77,13 @@ _DECIDING = frozenset(
 """Operators that give booleans or integers. What decides sees the values as they are."""
 _SELECTING = frozenset(
     "clamp clamp_min clamp_max minimum maximum fmin fmax amin amax where relu hardtanh threshold neg abs copysign "
-    "upsample_nearest1d upsample_nearest2d upsample_nearest3d".split()
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d index index_select gather take embedding roll flip triu "
+    "tril diag_embed im2col constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
+    "replication_pad2d replication_pad3d masked_fill masked_select masked_scatter index_fill index_copy".split()
 )
 """Operators that give some of their operands' values, or these with the other sign: nobody rounds them."""
+_PUTTING = frozenset("scatter index_put put".split())
+"""Likewise, unless they are to add what they put in one place."""
 _BEGINNINGS = frozenset(
     f"aten::{name}"
     for name in (
@@ -201,7 +205,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
                 self._units = Units.of(narrowed, self._times)
                 result = self._moved(result) if is_float(args[0]) else self._moved_off_grid(result)
             return result
-        if base in _SELECTING:
+        if base in _SELECTING or (base in _PUTTING and not _adds(func, args, kwargs)):
             return func(*args, **kwargs) if exact is None else exact
         if base in _DECIDING and exact is None:
             self.jumps |= any(is_float(item) for item in args)
@@ -384,3 +388,9 @@ def _lowest(items: Iterable[Any]) -> torch.dtype | None:
 
 def _as_tuple(result: Any) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+
+def _adds(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether an operator that puts values somewhere reduces those that come to one place."""
+    given = arguments_of(func, args, kwargs)
+    return bool(given.get("accumulate")) or given.get("reduce") is not None

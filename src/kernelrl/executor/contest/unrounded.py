@@ -8,14 +8,20 @@ from typing import Any
 
 import torch
 
+from kernelrl.executor.contest.operator_mode import arguments_of
 from kernelrl.executor.contest.precision import Units, is_float, of_squares
 from kernelrl.executor.contest.sum_errors import PRODUCTS
 
 ELEMENTWISE = frozenset("add sub rsub mul div fmod remainder".split())
 """Operators that round nothing where operands and results are on the grid."""
 _MEANS = frozenset("mean avg_pool2d avg_pool3d".split())
-_SUMS = _MEANS | frozenset([*PRODUCTS, "convolution", "cumsum", "sum", "index_add", "scatter_add"])
+_SUMS = _MEANS | frozenset(
+    [*PRODUCTS, "convolution", "cumsum", "sum", "index_add", "scatter_add", "index_put", "put", "col2im"]
+)
 """Operators that round nothing where their terms are whole numbers and the result is on the grid."""
+_OF_ONE_SIGN = frozenset("prod square pow _cdist_forward linalg_vector_norm".split())
+"""Likewise, and what they have on their way is no larger than the result, or comes to nothing: products, powers, and
+sums of distances and sizes of order one."""
 _DIFFERENCES = frozenset("add sub rsub".split())
 GRID = 1 / 256
 """Its multiples are in every precision what they are, as long as they fit."""
@@ -34,9 +40,9 @@ def find_unrounded(
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """An operator's result, and which elements of it no program rounds; None: none, as far as is known.
 
-    These are sums whose terms are whole numbers and add up to what the precision has, in whatever order, and
-    results on the grid of operands on the grid. Where operands are equal, their difference is zero, and so are the
-    hyperbolic tangent of zero and the logarithm of one.
+    These are sums whose terms are whole numbers and add up to what the precision has, in whatever order, products,
+    powers and distances of whole numbers, and results on the grid of operands on the grid. Where operands are equal,
+    their difference is zero, and so are the hyperbolic tangent of zero and the logarithm of one.
     """
     result: torch.Tensor
     if not any(map(is_float, args)):
@@ -53,6 +59,11 @@ def find_unrounded(
             reciprocal = torch.tensor(1 / divided_by, dtype=torch.float32, device=result.device)
             exact &= (sums == sums.round()) & ((sums.float() * reciprocal).double() == result)
         return result, exact
+    if base in _OF_ONE_SIGN and _is_of_whole_order(func, base, args, kwargs):
+        if not are_on_grid([each for each in args if is_float(each)], units, 1.0):
+            return None
+        result = func(*args, **kwargs)
+        return result, on_grid(result, units, 1.0)
     if base in _THROUGH_ZERO and is_float(args[0]):
         exact = args[0] == _THROUGH_ZERO[base]
         return (func(*args, **kwargs), exact) if bool(exact.any()) else None
@@ -71,6 +82,14 @@ def find_unrounded(
             exact |= result == 0
         return (result, exact) if bool(exact.any()) else None
     return None
+
+
+def _is_of_whole_order(func: Any, base: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a distance or size is a sum, and a power a product of few."""
+    given = arguments_of(func, args, kwargs)
+    orders = {"pow": ("exponent", range(1, 5)), "_cdist_forward": ("p", [1]), "linalg_vector_norm": ("ord", [1])}
+    name, whole = orders.get(base, ("", []))
+    return base not in orders or (isinstance(given.get(name), int | float) and given[name] in whole)
 
 
 def on_grid(values: torch.Tensor, units: Units, grid: float = GRID) -> torch.Tensor:
