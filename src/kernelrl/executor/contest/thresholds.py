@@ -83,7 +83,9 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
         self._makes_places = self._makes_indices = self._masks = False
-        self._sums_long = self._rounds = self._relates = self._reads_integers = self._reads_bits = False
+        self._sums_long = self._rounds = self._relates = self._reads_integers = self._reads_bits = self._converts = (
+            False
+        )
         self._infinities: set[float] = set()
         self._writes = False
 
@@ -123,6 +125,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         if values.is_floating_point():
             converts = name in _CONVERTS and _is_integer(result)
             self._makes_places |= name in _PLACES or converts
+            self._converts |= (name in _PLACES and name != "_local_scalar_dense") or converts
             self._makes_indices |= (name in _PLACES and name not in _INSIDE) or converts
             quantizes = name.startswith(_QUANTIZES) or kwargs.get("rounding_mode") is not None
             self._rounds |= name in _ROUNDS or converts or quantizes
@@ -184,7 +187,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         `ties`: those where floating-point values may tie, among them simple ones, which may do so after
         arithmetic. `relates`: floating-point values are compared, or booleans are made of them. `infinities`:
         those of the two that they are compared with. `makes_places`: of a floating-point value an integer is
-        made, which may be a place in memory. `makes_indices`: it may be one beyond an end. `masks`: a mask may
+        made, which may be a place in memory. `converts`: an operator makes it, and not Python. `makes_indices`: it
+        may be one beyond an end. `masks`: a mask may
         write a finite number that stands for infinity, or an operator applies one, so a program may leave out
         what it hides (see `masks.Enlarged`). `sums_long`: so many numbers are added that it matters in which
         order they come. `reads_integers`: Python may compare them. `reads_bits`: those of floating-point
@@ -208,6 +212,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             | {"relates": self._relates, "infinities": sorted(self._infinities)}
             | {
                 "makes_places": self._makes_places,
+                "converts": self._converts,
                 "makes_indices": self._makes_indices,
                 "sums_long": self._sums_long,
                 "writes": self._writes,

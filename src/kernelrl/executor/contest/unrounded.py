@@ -12,7 +12,7 @@ from kernelrl.executor.contest.operator_mode import arguments_of
 from kernelrl.executor.contest.precision import Units, is_float, of_squares
 from kernelrl.executor.contest.sum_errors import PRODUCTS
 
-ELEMENTWISE = frozenset("add sub rsub mul div fmod remainder".split())
+ELEMENTWISE = frozenset("add sub rsub mul div fmod remainder addcmul lerp ldexp".split())
 """Operators that round nothing where operands and results are on the grid."""
 _MEANS = frozenset("mean avg_pool2d avg_pool3d".split())
 _SUMS = _MEANS | frozenset(

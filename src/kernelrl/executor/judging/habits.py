@@ -139,7 +139,7 @@ def learn_habits(
         _check_memory(own, is_same_form, *(([], []) if choosing else (outputs, outputs_again)))
     reads_bits = native["thresholds"]["reads_bits"]  # of NaN too
     says_not_finite = bool(_MINDS_NOT_FINITE & operators or reads_bits or _IS_FINITE.search(own.task.source))
-    leaves_it_open = bool((_SWALLOWS_NAN | _CHOOSES) & operators) or native["thresholds"]["makes_places"]  # of NaN any
+    leaves_it_open = bool((_SWALLOWS_NAN | _CHOOSES) & operators) or native["thresholds"]["converts"]  # of NaN any
     minds_not_finite = says_not_finite or (
         not changes_more
         and "NaN" not in not_finite
