@@ -45,7 +45,7 @@ from kernelrl.executor.judging.arena import Draw
 from kernelrl.executor.judging.boundary import Called
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
 from kernelrl.executor.judging.expectations import LEAST_SCALES
-from kernelrl.executor.judging.images import Copies, Images, find_copies, find_table
+from kernelrl.executor.judging.images import Copies, Images, _numbers_in, find_copies, find_table
 from kernelrl.executor.judging.parameters import Match, find_astray, match
 from kernelrl.executor.judging.seeds import Seeds
 from kernelrl.executor.judging.variation import FARTHEST, Slope, find_drawn, find_slopes, find_variable, vary
@@ -1876,6 +1876,69 @@ def test_a_mask_that_hides_nothing_hides_a_whole_row_now_and_then() -> None:
         assert set(rows) == {0, 1} and 20 < sum(rows) < 60
     for shown in (torch.ones(8), torch.full((4, 8), 0.5), torch.eye(4)):
         assert all(constants.with_row(shown, shown, generator) is shown for _ in range(20))
+
+
+X = torch.randn(8, 64)
+PLACES = torch.randint(0, 64, (5,))
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda x: x[:, PLACES],
+        lambda x: x.gather(1, PLACES[None].expand(8, -1)),
+        lambda x: torch.nn.functional.embedding(PLACES, x.T.contiguous()).roll(1, 0).flip(0),
+        lambda x: torch.nn.functional.pad(x, (1, 2)).triu(),
+        lambda x: torch.nn.functional.pad(x[None], (2, 2), mode="reflect"),
+        lambda x: torch.zeros(8, 64).to(x).index_put((PLACES % 8,), x[:5]),
+        lambda x: torch.zeros(8, 64).to(x).scatter(1, PLACES[None].expand(8, -1), x[:, :5]),
+        lambda x: torch.nn.functional.unfold(x[None, None], 3).masked_fill(torch.tensor(False), 0.0),
+        lambda x: torch.copysign(x, -x),
+    ],
+)
+def test_what_moves_values_rounds_nothing(move: Any) -> None:
+    [moved] = compute(Calls(move), (X,), torch.float32).moves
+    assert float(moved.abs().max()) == 0.0
+
+
+COUNTS = torch.randint(0, 3, (64, 4)).float()
+
+
+@pytest.mark.parametrize(
+    ("count", "is_exact"),
+    [
+        (lambda x: torch.zeros(8, 4).to(x).index_add(0, torch.arange(64) % 8, x), True),
+        (lambda x: torch.zeros(8, 4).to(x).index_put((torch.arange(64) % 8,), x, accumulate=True), True),
+        (lambda x: x.prod(1) + x.square().sum(1) + (x**3).sum(1), True),
+        (lambda x: torch.cdist(x, x, p=1.0), True),
+        (lambda x: torch.linalg.vector_norm(x, 1, dim=1), True),
+        (lambda x: torch.cdist(x, x), False),
+        (lambda x: torch.exp(x).sum(1), False),
+        (lambda x: (x / 3).sum(1), False),
+    ],
+)
+def test_whole_numbers_that_are_counted_and_multiplied_are_exact(count: Any, is_exact: bool) -> None:
+    [moved] = compute(Calls(count), (COUNTS,), torch.float32).moves
+    assert (float(moved.abs().max()) == 0.0) == is_exact
+
+
+def test_an_output_that_is_all_rounding_tells_nothing() -> None:
+    exact = torch.randn(100, dtype=torch.float64)
+    for moved, told in ((1e-6, True), (0.2, False), (math.inf, False)):
+        bounds = expected(exact, exact.float(), torch.full_like(exact, moved))
+        assert bounds.is_all_rounding() != told
+    assert not expected(exact * 1e-9, exact.float() * 1e-9, torch.full_like(exact, 1e-8)).is_all_rounding(), (
+        "it cancels"
+    )
+
+
+def test_numbers_that_the_text_names_are_tried_where_it_compares_or_reads() -> None:
+    assert _numbers_in("x == -999.0 or y < 2") == [2, -2, 999.0, -999.0]
+    model = Calls(lambda x: x)
+    for read, what in ((lambda t: t.tolist(), "reads_integers"), (lambda t: t.view(torch.int32), "reads_bits")):
+        with Thresholds(model) as noted, Leaving(noted.leave):
+            read(torch.ones(3, dtype=torch.int64) if what == "reads_integers" else torch.ones(3))
+        assert noted.found()[what]
 
 
 def test_the_boundary_of_a_decision_lies_where_it_changes() -> None:
