@@ -96,3 +96,11 @@ def test_complex_numbers_have_hidden_values_too(tmp_path: Path) -> None:
     (middle,), _ = inputs.draw(0, {}, "boundary", True, Further(between=0.5))
     (last,), _ = inputs.draw(0, {}, "boundary", True, Further(between=1.0))
     assert torch.allclose(middle, (first + last) / 2, atol=1e-6) and not torch.equal(first, last)
+
+
+def test_a_named_tuple_among_inputs_is_a_plain_one(tmp_path: Path) -> None:
+    text = "from collections import namedtuple\nPair = namedtuple('Pair', 'x y')\n"
+    text += "def get_inputs():\n    return [Pair(torch.ones(2), torch.zeros(2))]"
+    _, inputs = imported(text, tmp_path)
+    [(pair)], _ = inputs.draw(0, {}, "task", True, Further())
+    assert type(pair) is tuple and [float(each.sum()) for each in pair] == [2.0, 0.0]

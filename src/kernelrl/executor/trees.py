@@ -105,11 +105,12 @@ def unflatten(form: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The same tree with each tensor replaced."""
+    """The same tree with each tensor replaced; what is a tuple or list with names becomes a plain one, as it travels."""
     if isinstance(tree, torch.Tensor):
         return function(tree)
     if isinstance(tree, tuple | list):
-        return type(tree)(map_tensors(item, function) for item in tree)
+        items = (map_tensors(item, function) for item in tree)
+        return tuple(items) if isinstance(tree, tuple) else list(items)
     if isinstance(tree, dict):
         return {key: map_tensors(item, function) for key, item in tree.items()}
     return tree
