@@ -105,7 +105,7 @@ def unflatten(form: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The same tree with each tensor replaced; what is a tuple or list with names becomes a plain one, as it travels."""
+    """The same tree with each tensor replaced; a tuple with names becomes a plain one, as it does on its way."""
     if isinstance(tree, torch.Tensor):
         return function(tree)
     if isinstance(tree, tuple | list):
