@@ -20,6 +20,8 @@ FEW = 4
 SCALES = (100.0, 1e-2, 1e-7, 1e-12)
 NEAR = 1e-3
 """Relative distance of a row from the one that it is nearly equal to."""
+NEARER = 1e-11
+"""The same of numbers that have the room."""
 SMALL = 1e-4
 TILE_ONE_IN = 4
 """Share of the draws of rows in which there is a tile instead of them."""
@@ -71,7 +73,8 @@ def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         return some * 0.0
 
     def near(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        return others * (1 + NEAR * torch.randn(others.shape, generator=generator, dtype=others.dtype))
+        distance = NEARER if others.dtype == torch.float64 and coin(generator) else NEAR
+        return others * (1 + distance * torch.randn(others.shape, generator=generator, dtype=others.dtype))
 
     def kinds_of(length: int, several: bool) -> list[Kind]:
         in_order, *patterns = _patterns(generator, several)
@@ -229,6 +232,8 @@ def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     some, others = (torch.randint(size, (FEW,), generator=generator) for _ in range(2))
     new[some[:2]] *= SMALL
     new[others] = new[some.flip(0)]
+    if values.dtype == torch.float64:  # which float32 does not tell apart
+        new[others[:2]] *= 1 + NEARER
     start = _below(size, generator)
     length = max(1, (values.shape[-1] if values.dim() else 1) // 4)
     length = 1 + _below(2 * length, generator)

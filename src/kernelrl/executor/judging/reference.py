@@ -54,6 +54,10 @@ _TIMED_FROM = 1000
 """Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
 _DRAWN_AGAIN_FROM = 1 << 18
 """So have the inputs of a trial that are drawn once more, beyond those of timed calls."""
+_CROSSED_FROM = 1 << 19
+"""So have those of other sizes or numbers that are hidden as well."""
+CROSSED = 2
+"""Hidden distributions in which each of these comes."""
 _SPECIAL_FROM = 1 << 20
 """So have those that come with special parameters."""
 DRAWS = 2
@@ -304,6 +308,9 @@ class Reference:
             if name != BOUNDARY and (name not in self._rare or name in self._rare[settings.trials - 1 :])
         ]
         cases += [case for draw in planned if (case := self._case_of_some(draw)) is not None]
+        borne = {case.draw.distribution for case in cases} - {BOUNDARY}
+        for draw in self._crossed([name for name in settings.distributions if name in borne], redrawn):
+            cases += filter(None, [self._cases.of(draw)])
         in_turn = list(dict.fromkeys(case.draw.parameters for case in cases))  # of which a candidate gets each once
         cases.sort(key=lambda case: in_turn.index(case.draw.parameters))
         shown = {case.draw.distribution for case in cases}
@@ -313,6 +320,14 @@ class Reference:
         expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
         check_dependence(self.task, expected)
         return cases
+
+    def _crossed(self, names: list[Distribution], parameters: int) -> Iterator[Draw]:
+        """Further sizes, and numbers beside the tensors, with hidden values: who looks at them first must be right on
+        both at once."""
+        for shape in range(1, len(self._shapes)):
+            draw = Draw(_CROSSED_FROM, shape=shape)
+            for name in self._images.chooser(draw).sample(names, min(CROSSED, len(names))):
+                yield replace(draw, distribution=name, parameters=parameters)
 
     def _special_cases(self, packed: frozenset[int]) -> list[Case]:
         """The task's own inputs with parameters as its program makes them, and with single numbers that are zero."""
