@@ -20,6 +20,9 @@ FEW = 4
 SCALES = (100.0, 1e-2, 1e-7, 1e-12)
 NEAR = 1e-3
 """Relative distance of a row from the one that it is nearly equal to."""
+UNITS, UNITS_OF_DOUBLE = 7, 27
+"""Powers of two by which numbers are apart that are nearly equal, in units of the last place; of doubles, which float32
+does not tell apart, too."""
 NEARER = 1e-11
 """The same of numbers that have the room."""
 SMALL = 1e-4
@@ -225,15 +228,17 @@ def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A few elements are zero, equal to others or small, and somewhere a run has one sign or one value; maybe a tile is
-    zero."""
+    """A few elements are zero, equal to others, or to their neighbours but for the last places, or small, and somewhere
+    a run has one sign or one value; maybe a tile is zero."""
     new = _flat(with_tile(values, generator) if coin(generator) else values)
     size = len(new)
     some, others = (torch.randint(size, (FEW,), generator=generator) for _ in range(2))
     new[some[:2]] *= SMALL
     new[others] = new[some.flip(0)]
-    if values.dtype == torch.float64:  # which float32 does not tell apart
-        new[others[:2]] *= 1 + NEARER
+    if size > 1:
+        first = torch.randint(size - 1, (FEW // 2,), generator=generator)
+        units = 2 ** _below(UNITS_OF_DOUBLE if values.dtype == torch.float64 else UNITS, generator)
+        new[first + 1] = new[first] * (1 + torch.finfo(values.dtype).eps * units)
     start = _below(size, generator)
     length = max(1, (values.shape[-1] if values.dim() else 1) // 4)
     length = 1 + _below(2 * length, generator)

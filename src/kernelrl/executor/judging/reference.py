@@ -309,7 +309,7 @@ class Reference:
         ]
         cases += [case for draw in planned if (case := self._case_of_some(draw)) is not None]
         borne = {case.draw.distribution for case in cases} - {BOUNDARY}
-        for draw in self._crossed([name for name in settings.distributions if name in borne], redrawn):
+        for draw in self._crossed([name for name in settings.distributions if name in borne], packed):
             cases += filter(None, [self._cases.of(draw)])
         in_turn = list(dict.fromkeys(case.draw.parameters for case in cases))  # of which a candidate gets each once
         cases.sort(key=lambda case: in_turn.index(case.draw.parameters))
@@ -321,13 +321,16 @@ class Reference:
         check_dependence(self.task, expected)
         return cases
 
-    def _crossed(self, names: list[Distribution], parameters: int) -> Iterator[Draw]:
-        """Further sizes, and numbers beside the tensors, with hidden values: who looks at them first must be right on
-        both at once."""
-        for shape in range(1, len(self._shapes)):
-            draw = Draw(_CROSSED_FROM, shape=shape)
-            for name in self._images.chooser(draw).sample(names, min(CROSSED, len(names))):
-                yield replace(draw, distribution=name, parameters=parameters)
+    def _crossed(self, names: list[Distribution], packed: frozenset[int]) -> Iterator[Draw]:
+        """Hidden values in further sizes, with other numbers beside the tensors, and with the program's own parameters:
+        who looks at one of these first must be right on both at once."""
+        redrawn = self.parameters.number(REDRAWN, packed)
+        draws = [Draw(_CROSSED_FROM, shape=shape, parameters=redrawn) for shape in range(1, len(self._shapes))]
+        if self.parameters.vary:
+            draws.append(Draw(_CROSSED_FROM, parameters=self.parameters.number(INITIAL, packed)))
+        for draw in draws:
+            chosen = self._images.chooser(replace(draw, parameters=0)).sample(names, min(CROSSED, len(names)))
+            yield from (replace(draw, distribution=name) for name in chosen)
 
     def _special_cases(self, packed: frozenset[int]) -> list[Case]:
         """The task's own inputs with parameters as its program makes them, and with single numbers that are zero."""
