@@ -236,11 +236,17 @@ class Expected:
         reach = (self.high - self.low)[self.low.isfinite() & self.high.isfinite()]
         return float(reach.median()) / 2 / (_root_mean_square(self.some()) or 1.0) if reach.numel() else 0.0
 
-    def is_all_rounding(self) -> bool:
-        """Whether half of the output, or more, may be off by a quarter of its size, which is no small one."""
+    def is_all_rounding(self, eliminates: bool) -> bool:
+        """Whether half of the output, or more, may be off by a quarter of its size, which is no small one.
+
+        Args:
+            eliminates: a matrix is inverted, or decomposed: what may be anything there is rounding, too.
+        """
         size = _root_mean_square(self.some())
-        is_open = float(((self.low == -torch.inf) & (self.high == torch.inf)).double().mean()) >= 0.5
-        return is_open or (math.isfinite(size) and size > LEAST_TOLD and self.width >= ALL_ROUNDING)
+        is_open = (self.low == -torch.inf) & (self.high == torch.inf)
+        if eliminates and float(is_open.double().mean()) >= 0.5:
+            return True
+        return math.isfinite(size) and size > LEAST_TOLD and self.width >= ALL_ROUNDING
 
     def some(self) -> torch.Tensor:
         """An output that is right."""

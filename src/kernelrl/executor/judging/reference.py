@@ -318,7 +318,7 @@ class Reference:
         self._borne = [] if changes else [name for name in self._rare if name in shown]
         self._checked = cases
         expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
-        check_dependence(self.task, expected)
+        check_dependence(self.task, expected, self.habits.eliminates)
         return cases
 
     def _crossed(self, names: list[Distribution], packed: frozenset[int]) -> Iterator[Draw]:
