@@ -24,6 +24,7 @@ from torch.nn.modules import module as hooks
 from kernelrl.executor import trees
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.seeding import seed_torch
+from kernelrl.executor.contest.values import real
 
 _FILLS = frozenset(
     "empty zeros ones full zero_ fill_ new_empty new_zeros new_ones new_full empty_like zeros_like ones_like full_like "
@@ -202,11 +203,6 @@ class Construction(OperatorMode):  # type: ignore[no-untyped-call]
             for storage in inputs & self._held.keys():
                 tensor, values = self._held[storage]
                 tensor.copy_(values)
-
-
-def real(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or the same memory as pairs of real numbers where it holds complex ones."""
-    return torch.view_as_real(tensor) if tensor.is_complex() and not tensor.is_conj() else tensor
 
 
 def _shape_drawn(args: tuple[Any, ...]) -> tuple[int, ...]:

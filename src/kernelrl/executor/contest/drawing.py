@@ -15,10 +15,10 @@ import torch
 
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import distributions, rare
-from kernelrl.executor.contest.construction import real
 from kernelrl.executor.contest.distributions import redraw
 from kernelrl.executor.contest.operator_mode import OperatorMode
 from kernelrl.executor.contest.plain_draws import PlainDraws, Range
+from kernelrl.executor.contest.values import real
 
 _UNIT = ("rand", "rand_like")
 _UNBOUNDED = tuple("randn randn_like normal normal_ exponential_ log_normal_ cauchy_ _standard_gamma".split())

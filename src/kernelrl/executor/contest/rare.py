@@ -20,11 +20,11 @@ FEW = 4
 SCALES = (100.0, 1e-2, 1e-7, 1e-12)
 NEAR = 1e-3
 """Relative distance of a row from the one that it is nearly equal to."""
+NEARER = 1e-11
+"""The same of numbers that have the room."""
 UNITS, UNITS_OF_DOUBLE = 7, 27
 """Powers of two by which numbers are apart that are nearly equal, in units of the last place; of doubles, which float32
 does not tell apart, too."""
-NEARER = 1e-11
-"""The same of numbers that have the room."""
 SMALL = 1e-4
 TILE_ONE_IN = 4
 """Share of the draws of rows in which there is a tile instead of them."""

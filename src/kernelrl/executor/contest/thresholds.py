@@ -83,9 +83,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         self._integers: set[int] = set()
         self._meanings = Meanings(inputs, ranges)
         self._makes_places = self._makes_indices = self._masks = False
-        self._sums_long = self._rounds = self._relates = self._reads_integers = self._reads_bits = self._converts = (
-            False
-        )
+        self._sums_long = self._rounds = self._relates = self._converts = False
+        self._reads_integers = self._reads_bits = False
         self._infinities: set[float] = set()
         self._writes = False
 
@@ -184,18 +183,17 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
     def found(self) -> dict[str, Any]:
         """The numbers that floating-point values and integers are compared with, and what else is to be respected.
 
-        `ties`: those where floating-point values may tie, among them simple ones, which may do so after
-        arithmetic. `relates`: floating-point values are compared, or booleans are made of them. `infinities`:
-        those of the two that they are compared with. `makes_places`: of a floating-point value an integer is
-        made, which may be a place in memory. `converts`: an operator makes it, and not Python. `makes_indices`: it
-        may be one beyond an end. `masks`: a mask may
-        write a finite number that stands for infinity, or an operator applies one, so a program may leave out
-        what it hides (see `masks.Enlarged`). `sums_long`: so many numbers are added that it matters in which
-        order they come. `reads_integers`: Python may compare them. `reads_bits`: those of floating-point
-        numbers are looked at. `writes`: infinity or NaN is written down. `compared`: the first of these numbers
-        alone. `clamped`: names of parameters that are clamped, with the limits; none where something is that is
-        made of them. `norms`: names of parameters of whose slices norms are limited, with the limit, the order
-        of the norm and the dimension. `slopes`: names of those that are slopes below zero.
+        `ties`: those where floating-point values may tie, among them simple ones, which may do so after arithmetic.
+        `relates`: floating-point values are compared, or booleans are made of them. `infinities`: those of the two
+        that they are compared with. `makes_places`: of a floating-point value an integer is made, which may be a
+        place in memory. `converts`: an operator makes it, and not Python. `makes_indices`: it may be one beyond an
+        end. `masks`: a mask may write a finite number that stands for infinity, or an operator applies one, so a
+        program may leave out what it hides (see `masks.Enlarged`). `sums_long`: so many numbers are added that it
+        matters in which order they come. `reads_integers`: Python may compare them. `reads_bits`: those of
+        floating-point numbers are looked at. `writes`: infinity or NaN is written down. `compared`: the first of
+        these numbers alone. `clamped`: names of parameters that are clamped, with the limits; none where something is
+        that is made of them. `norms`: names of parameters of whose slices norms are limited, with the limit, the
+        order of the norm and the dimension. `slopes`: names of those that are slopes below zero.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]

@@ -59,3 +59,8 @@ def numbers_among(given: Iterable[Any]) -> Iterator[float]:
             yield item
         elif isinstance(item, torch.Tensor) and not item.dim() and not item.is_complex():
             yield float(item.detach())
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or the same memory as pairs of real numbers where it holds complex ones."""
+    return torch.view_as_real(tensor) if tensor.is_complex() and not tensor.is_conj() else tensor

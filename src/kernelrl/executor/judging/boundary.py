@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 
@@ -129,7 +128,9 @@ class Boundaries:
         number, num_outputs = boundary.decision, len(boundary.sides[side].outputs)
         told = [number] if number < num_outputs else list(range(num_outputs))
         if draw.parameters not in self._distances:
-            self._distances[draw.parameters] = find_distance(boundary, side, partial(_excludes_some, excludes, told))
+            self._distances[draw.parameters] = find_distance(
+                boundary, side, lambda place, outputs: excludes(place, outputs, told)
+            )
         if (distance := self._distances[draw.parameters]) is None:
             return None
         place = boundary.place(side, distance)
@@ -146,10 +147,6 @@ class Boundaries:
             if found is not None:
                 self.decisions.remove(number)
         return None
-
-
-def _excludes_some(excludes: Excludes, told: Sequence[int], place: float, outputs: list[torch.Tensor]) -> bool:
-    return excludes(place, outputs, told)
 
 
 def find_decisions(call: Call) -> list[int]:
