@@ -222,7 +222,7 @@ class Calls(Expressions):
             given = {(mention, called or mention in named) for mention, called in given}
             self._use_function(node, name, [value for _, value in arguments])
         mentions |= given
-        result = self._result(node, called, arguments)
+        result = self._result(node, called, arguments, is_method=name in self._methods and name not in self._assigned)
         if name in self._methods:
             self._give(arguments, self._methods[name], base, Kind.OBJECT | Kind.CLASS)
             flow.assign_if(base, Kind.OBJECT | Kind.CLASS, self._methods[name].returned, result)
@@ -258,8 +258,18 @@ class Calls(Expressions):
     def _call_value(self, node: ast.Call, called: Value) -> Value:
         return self._result(node, called, self._arguments(node))
 
-    def _result(self, node: ast.Call, called: Value, arguments: list[tuple[str | None, Value]]) -> Value:
-        """What a call of some value gives, whatever this is: compiled, a kernel, an object, a class, a function."""
+    def _result(
+        self, node: ast.Call, called: Value, arguments: list[tuple[str | None, Value]], is_method: bool = False
+    ) -> Value:
+        """What a call of some value gives, whatever this is: compiled, a kernel, an object, a class, a function.
+
+        Args:
+            node: the call.
+            called: the value.
+            arguments: see `_arguments`.
+            is_method: if it is a function, then a method of the file's whose name nothing else has: its arguments go
+                there alone.
+        """
         flow = self.flow
         self.calls.append(Use(node, self._unit, _written(node.func), called, called=True))
         result = flow.value()
@@ -267,9 +277,10 @@ class Calls(Expressions):
         flow.edge(called.own, result.own, compiled, Kind.DATA)
         flow.edge(called.own, result.held, compiled, Kind.DATA)
         flow.edge(called.own, result.own, Kind.CLASS, Kind.OBJECT)
-        flow.assign_if(called, Kind.FUNCTION, self._taken, result)
+        if not is_method:
+            flow.assign_if(called, Kind.FUNCTION, self._taken, result)
         for _, value in arguments:
-            flow.assign_if(called, Kind.FUNCTION | Kind.CLASS, value, self._given)
+            flow.assign_if(called, Kind.CLASS if is_method else Kind.FUNCTION | Kind.CLASS, value, self._given)
         self._give(arguments, self._methods["forward"], called, Kind.OBJECT | Kind.SEQUENCE)
         flow.assign_if(called, Kind.OBJECT | Kind.SEQUENCE, self._methods["forward"].returned, result)
         return result

@@ -107,6 +107,7 @@ class Definitions:
         self.routines: dict[ast.AST, Routine] = {}
         self.by_name: dict[str, list[Routine]] = defaultdict(list)
         self._methods: dict[str, Entry] = defaultdict(lambda: Entry(self.flow.value()))
+        self._assigned: set[str] = set()  # names of attributes that are not, or not only, methods
         self._records: dict[ast.ClassDef, Entry] = {}
         self._escaped: set[Entry] = set()
         self._variables: dict[tuple[Scope, str], Value] = {}
@@ -141,7 +142,10 @@ class Definitions:
                 for name in bound_in_class(statement):
                     self.own_attributes.add(name)
                     self.of_classes.add(name)
+                    self._assigned.add(name)
         for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                self._assigned.add(node.attr)
             match node:
                 case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
                     self.own_attributes.add(name)
@@ -150,6 +154,7 @@ class Definitions:
                         if name.startswith("__") or name in vocabulary.RESERVED:
                             self._refuse("patched_library", node, f"{name!r} registered; give it a name of its own")
                         self.own_attributes.add(name)
+                        self._assigned.add(name)
                         self.flow.assign(self.flow.data(), self._field(name))
                 case ast.Call(func=ast.Attribute(attr="register_buffer" | "register_parameter")):
                     self._refuse("outside_language", node, vocabulary.NAMED_BY_CONSTANT)
