@@ -34,10 +34,8 @@ WIDEST = 8.0
 DENORMAL = 1e-40
 """Below the smallest normal float32."""
 OUTER, OUTERMOST = 3.0, 8.0
-"""Distance of values outside the interval of a draw, in units of its larger end up to 1, and the largest of them.
-
-What is computed by way of exp(2 x), as tanh often is, does not overflow there.
-"""
+"""Distance of values outside the interval of a draw, in units of its larger end up to 1, and the largest of them, where
+these are among others."""
 FAR, FARTHER = 4.0, 6.0
 """Between these are values far from zero: a gate of them stays open, or closed, over many steps."""
 OUTLIER = 10.5
@@ -129,7 +127,7 @@ def leave(
     Args:
         name: one of `LEAVING`: `normal` leaves some values as they are, a fifth becomes negative and a quarter larger
             than the interval; `uniform` makes all of them negative; `spike` does with one element, or one in every
-            few rows, what `normal` does with many.
+            few rows, what `normal` does with many; `large` has all of them far from zero, see `farther`.
         drawn: what the task drew.
         generator: source of randomness.
         support: the interval.
@@ -139,6 +137,8 @@ def leave(
     values = drawn.double()
     if name == "uniform":
         return (-values.abs()).to(drawn.dtype)
+    if name == "large":
+        return farther(name, values / (size or 1.0), generator).mul_(min(size, 1.0, factor)).to(drawn.dtype)
     coins = torch.rand(values.shape, generator=generator, dtype=values.dtype)
     if name == "spike":
         places = rare.some_places(values, generator)
@@ -430,7 +430,7 @@ BOUNDARY: Distribution = "boundary"
 """
 RARE: tuple[Distribution, ...] = ("rows", "spike", "grains")
 """Those that are the task's own but for something rare."""
-LEAVING = ("normal", "uniform", "spike")
+LEAVING = ("normal", "uniform", "large", "spike")
 """Those that say little within an interval, and in which values may leave it."""
 PATTERNED: tuple[Distribution, ...] = (*RARE, "single", "ordered")
 """Those in which coins are no longer independent of each other."""

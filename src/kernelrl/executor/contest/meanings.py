@@ -2,13 +2,15 @@
 
 An operator that works element by element is run once more on all numbers that the input may hold, and so is what it
 gives further on. Where a comparison has one answer for few of these, where a limit changes few, or where a table has
-another entry for few, these few matter, and random draws hardly meet them.
+another entry for few, these few matter, and random draws hardly meet them. Of an input that is one number (a step, a
+counter) those matter for which a comparison, a limit or a rounding has another answer than for the number shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -21,8 +23,9 @@ _ELEMENTWISE = frozenset(
     "eq ne lt le gt ge add sub rsub mul div floor_divide remainder fmod bitwise_and bitwise_or bitwise_xor bitwise_not "
     "bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ __lshift __rshift logical_and "
     "logical_or logical_xor logical_not neg abs sign clamp clamp_min clamp_max minimum maximum where pow _to_copy "
-    "isin".split()
+    "isin reciprocal floor ceil round trunc sqrt rsqrt exp log cos".split()
 )
+_STEPS = frozenset("floor ceil round trunc floor_divide".split())
 _LIMITS = frozenset("clamp clamp_min clamp_max minimum maximum".split())
 _LAID_OUT = frozenset(
     "view reshape _unsafe_view expand permute transpose t squeeze unsqueeze slice select as_strided detach alias "
@@ -33,7 +36,7 @@ _TABLES_FIRST = ("embedding", "_embedding_bag", "_embedding_bag_forward_only")
 _LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
 """They look up a weight of each class."""
 WIDEST = 1 << 17
-"""Ranges of up to so many numbers are gone through. Of others so many are taken: ends, powers of two, and between."""
+"""Ranges of up to so many numbers are gone through, and so many where an input is one number. Of others so many are taken: ends, powers of two, and between."""
 RARE = 1 / 64
 """What is true of a smaller share of the numbers is seldom met."""
 FEW = 4
@@ -50,6 +53,8 @@ class _Trace:
 
     numbers: torch.Tensor
     values: torch.Tensor
+    shown: int | None = None
+    """The input's only number, which is not negative; None: it holds several."""
 
 
 class Meanings:
@@ -65,9 +70,16 @@ class Meanings:
         self._num_followed = 0
         self.found: list[int] = []
         """The numbers, those of each operator in turn."""
+        self.alone: list[int] = []
+        """Those of inputs that are one number."""
         ordered = sorted(ranges, key=lambda limits: limits[1] - limits[0])
         for tensor in tree_leaves(tuple(inputs)):
-            if isinstance(tensor, torch.Tensor) and _is_integer(tensor) and tensor.numel():
+            if not (isinstance(tensor, torch.Tensor) and _is_integer(tensor) and tensor.numel()):
+                continue
+            if tensor.numel() == 1 and 0 <= int(tensor) < (most := min(WIDEST, torch.iinfo(tensor.dtype).max)):
+                numbers = torch.arange(most, dtype=tensor.dtype)
+                self._traces[tensor] = _Trace(numbers, numbers, int(tensor))
+            else:
                 numbers = _numbers(int(tensor.min()), int(tensor.max()), ordered).to(tensor.dtype)
                 self._traces[tensor] = _Trace(numbers, numbers)
 
@@ -89,7 +101,7 @@ class Meanings:
             return
         for item in tree_leaves(result):
             if isinstance(item, torch.Tensor):
-                self._traces[item] = _Trace(trace.numbers, values)
+                self._traces[item] = _Trace(trace.numbers, values, trace.shown)
 
     def _repeat(
         self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any], trace: _Trace
@@ -109,7 +121,7 @@ class Meanings:
 
         given, named = tree_map(stand_in, (tuple(args), dict(kwargs)))
         if others and name in _EQUALS:
-            self._note(trace.numbers, torch.isin(trace.values, others[0]))
+            self._note(trace, torch.isin(trace.values, others[0]))
         if others and name != "isin":
             return None
         try:
@@ -119,9 +131,13 @@ class Meanings:
         if not isinstance(values, torch.Tensor) or values.shape != trace.numbers.shape:
             return None
         if values.dtype == torch.bool:
-            self._note(trace.numbers, values)
+            self._note(trace, values)
         elif name in _LIMITS:
-            self._note(trace.numbers, values != trace.values)
+            self._note(trace, values != trace.values if trace.shown is None else (values - trace.values).sign())
+        elif trace.shown is not None and name in _STEPS:
+            self._note(trace, values != values[trace.shown])
+        elif trace.shown is not None and name == "abs":
+            self._note(trace, trace.values < 0)
         return values
 
     def _look_up(self, name: str, args: Sequence[Any], trace: _Trace) -> torch.Tensor | None:
@@ -134,7 +150,7 @@ class Meanings:
             entries = entries.reshape(len(entries), -1).double().square().sum(dim=1).sqrt()
         is_place = (trace.values >= 0) & (trace.values < len(entries))
         values = entries[trace.values.long().clamp(0, len(entries) - 1)]
-        self._note(trace.numbers, is_place & _unlike(entries)[trace.values.long().clamp(0, len(entries) - 1)])
+        self._note(trace, is_place & _unlike(entries)[trace.values.long().clamp(0, len(entries) - 1)])
         return values if table.dim() == 1 else None
 
     def _table(self, name: str, args: Sequence[Any]) -> torch.Tensor | None:
@@ -161,13 +177,30 @@ class Meanings:
         is_asked = isinstance(table, torch.Tensor) and isinstance(places, torch.Tensor) and places in self._traces
         return table if is_asked and table not in self._traces else None
 
-    def _note(self, numbers: torch.Tensor, answers: torch.Tensor) -> None:
-        """Of two answers, the numbers with the one that few have."""
+    def _note(self, trace: _Trace, answers: torch.Tensor) -> None:
+        """Of two answers, the numbers with the one that few have, or that the number shown does not have."""
+        numbers = trace.numbers
+        if trace.shown is not None:
+            others = answers[answers != answers[trace.shown]].unique()[:FEW]
+            self.alone += chain.from_iterable(_around(numbers[answers == each], trace.shown) for each in others)
+            return
         share = float(answers.double().mean())
         few = numbers[answers if share <= 0.5 else ~answers]
         if 0 < len(few) <= RARE * len(numbers):
             chosen = torch.linspace(0, len(few) - 1, min(FEW, len(few))).long()
             self.found += few[chosen].tolist()
+
+
+def _around(numbers: torch.Tensor, shown: int) -> list[int]:
+    """Of ascending numbers the next one on either side of another, one among those that follow, and one twice as far."""
+    found = numbers[numbers < shown][-1:].tolist()
+    above = numbers[numbers > shown]
+    if len(above):
+        first = int(above[0])
+        gaps = (above.diff() > 1).nonzero().flatten().tolist()
+        last = int(above[gaps[0]]) if gaps else int(above[-1])
+        found += [first, (first + min(last, 2 * first)) // 2, *above[above >= 2 * first][:1].tolist()]
+    return found
 
 
 def _row(table: torch.Tensor, dim: int) -> torch.Tensor | None:

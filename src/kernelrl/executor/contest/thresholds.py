@@ -193,7 +193,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
         floating-point numbers are looked at. `writes`: infinity or NaN is written down. `compared`: the first of
         these numbers alone. `clamped`: names of parameters that are clamped, with the limits; none where something is
         that is made of them. `norms`: names of parameters of whose slices norms are limited, with the limit, the
-        order of the norm and the dimension. `slopes`: names of those that are slopes below zero.
+        order of the norm and the dimension. `slopes`: names of those that are slopes below zero. `alone`: of inputs
+        that are one integer, others that matter, see `meanings`.
         """
         integers = {*sorted(self._integers)[:MOST], *self._meanings.found[:MOST]}
         floats = sorted(self._floats)[:MOST]
@@ -202,6 +203,7 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
             "floats": with_jumps if self._rounds else floats,
             "ties": with_jumps if self._rounds or self._relates else floats,
             "integers": sorted(integers),
+            "alone": sorted({*self._meanings.alone[:MOST]}),
         }
         parameters = {"clamped": self._clamped, "norms": self._norms, "slopes": sorted(self._slopes)}
         return (

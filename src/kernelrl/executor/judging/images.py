@@ -15,7 +15,7 @@ import torch
 from kernelrl.errors import TaskError
 from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
-from kernelrl.executor.contest import constants, distributions
+from kernelrl.executor.contest import constants, distributions, rare
 from kernelrl.executor.contest.constants import Variation
 from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE, WILD
 from kernelrl.executor.contest.few_places import vary_few
@@ -293,6 +293,8 @@ class Images:
             return vary_few(way, values, generator)
         decides = draw.distribution == "task" and draw.index == 1  # whether it is borne, so it goes as far as any
         alone = _differs(draw)
+        if draw.index % 4 and not decides and (matter := self._that_matter(values)) and rare.coin(generator):
+            return torch.full_like(values, matter[int(torch.randint(len(matter), (), generator=generator))])
         if way in ("either", "more"):  # of four draws one has the number that is shown, and one a smaller one
             if draw.index % 4 == 0:
                 return values
@@ -312,6 +314,13 @@ class Images:
             hides_rows = is_borne and may_hide
             return constants.with_row(new, values, generator) if hides_rows else new
         return constants.VARIATIONS[way](values, generator)
+
+    def _that_matter(self, values: torch.Tensor) -> list[int]:
+        """Integers in place of one that is alone for which the reference's operators do something else."""
+        is_alone = values.numel() == 1 and not values.is_floating_point() and values.dtype != torch.bool
+        if not is_alone or self.thresholds is None or self.thresholds["reads_integers"]:
+            return []
+        return [number for number in self.thresholds["alone"] if number <= torch.iinfo(values.dtype).max]
 
     def _redraw(
         self,

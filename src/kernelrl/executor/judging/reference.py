@@ -316,9 +316,10 @@ class Reference:
         shown = {case.draw.distribution for case in cases}
         changes = any(case.changed for case in cases)  # what it makes of its inputs may not be reliable there
         self._borne = [] if changes else [name for name in self._rare if name in shown]
+        if [case.draw for case in cases] != [case.draw for case in self._checked]:
+            expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
+            check_dependence(self.task, expected, self.habits.eliminates)
         self._checked = cases
-        expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
-        check_dependence(self.task, expected, self.habits.eliminates)
         return cases
 
     def _crossed(self, names: list[Distribution], packed: frozenset[int]) -> Iterator[Draw]:
