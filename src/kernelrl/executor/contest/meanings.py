@@ -36,7 +36,8 @@ _TABLES_FIRST = ("embedding", "_embedding_bag", "_embedding_bag_forward_only")
 _LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
 """They look up a weight of each class."""
 WIDEST = 1 << 17
-"""Ranges of up to so many numbers are gone through, and so many where an input is one number. Of others so many are taken: ends, powers of two, and between."""
+"""Ranges of up to so many numbers are gone through, and so many where an input is one number. Of others so many are
+taken: ends, powers of two, and between."""
 RARE = 1 / 64
 """What is true of a smaller share of the numbers is seldom met."""
 FEW = 4
@@ -181,7 +182,7 @@ class Meanings:
         """Of two answers, the numbers with the one that few have, or that the number shown does not have."""
         numbers = trace.numbers
         if trace.shown is not None:
-            others = answers[answers != answers[trace.shown]].unique()[:FEW]
+            others = torch.unique(answers[answers != answers[trace.shown]])[:FEW]
             self.alone += chain.from_iterable(_around(numbers[answers == each], trace.shown) for each in others)
             return
         share = float(answers.double().mean())
@@ -192,7 +193,7 @@ class Meanings:
 
 
 def _around(numbers: torch.Tensor, shown: int) -> list[int]:
-    """Of ascending numbers the next one on either side of another, one among those that follow, and one twice as far."""
+    """Of ascending numbers the next one on either side of another, one of those that follow, and one twice as far."""
     found = numbers[numbers < shown][-1:].tolist()
     above = numbers[numbers > shown]
     if len(above):

@@ -25,6 +25,10 @@ from kernelrl.executor.judging.reference_process import ReferenceProcess
 MOST_OPEN = 0.25
 """Share of an output that may be NaN or infinite on finite hidden inputs where it is not on the task's own."""
 
+MOST_BYTES = 1 << 30
+"""Memory for the cases that one reference keeps: beyond it the oldest are forgotten, and made again where they are
+needed."""
+
 Made = TypeVar("Made")
 
 
@@ -61,19 +65,32 @@ class Cases:
             return self.of_special(draw)
         if draw not in self._made:
             hidden = draw.distribution != "task"
-            self._made[draw] = self._reliable_case(draw) if hidden else self._firmly(self.make, draw)[0]
+            self.keep(draw, self._reliable_case(draw) if hidden else self._firmly(self.make, draw)[0])
         return self._made[draw]
 
     def of_special(self, draw: Draw) -> Case | None:
         """The same of inputs or parameters on which nothing else depends."""
         if draw not in self._made:
             case, reliable = self._try_case(draw)
-            self._made[draw] = case if reliable else None
+            self.keep(draw, case if reliable else None)
         return self._made[draw]
 
-    def keep(self, draw: Draw, case: Case) -> None:
-        """Have this be the case of that draw."""
+    def keep(self, draw: Draw, case: Case | None) -> None:
+        """Have this be the case of that draw, and forget the oldest ones that have no room beside it."""
         self._made[draw] = case
+        too_many = self.num_bytes - MOST_BYTES
+        for old, other in list(self._made.items()) if too_many > 0 else ():
+            if too_many > 0 and other is not None and old != draw and not self._is_first(old):
+                too_many -= other.num_bytes + sum(item.num_bytes for item in self._settled.pop(old, None) or ())
+                del self._made[old]
+
+    def _is_first(self, draw: Draw) -> bool:
+        """Whether others are made by a case."""
+        return draw in (Draw(0), Draw(0, parameters=self._parameters.number(CHECKED)))
+
+    def kept(self, draw: Draw) -> Case | None:
+        """The case of that draw, if it is kept: to ask needs no lock."""
+        return self._made.get(draw)
 
     def drop(self, draw: Draw) -> None:
         """Make the case of that draw anew when it is needed next."""
@@ -125,7 +142,7 @@ class Cases:
             before = befores(case, outputs)
             near = [compare.Near.to(*each) for each in zip(outputs, repeat(self._task), selected, before, strict=False)]
             case = replace(case, near=near, native=[] if find_not_finite(outputs) else outputs)
-            self._made[draw] = case
+            self.keep(draw, case)
         return case
 
     def _selected_of(self, case: Case, outputs: list[torch.Tensor], otherwise: bool = False) -> list[bool]:

@@ -177,29 +177,58 @@ def _exact(
     return _Exact(outputs, moves, indexed, list(tensors), reply["level"], hidden, reply["open"], reply["narrows"])
 
 
-def check_dependence(task: Task, cases: list[list[compare.Expected]], eliminates: bool = False) -> None:
-    """Check that no output of the task is right whatever the inputs are, unless it is always the same.
+class Dependence:
+    """Whether the outputs of a task depend on its inputs, as its cases tell one after the other.
 
-    Raises:
-        TaskError: rounding moves the outputs of this task as far as other inputs do.
+    Args:
+        task: the task.
+        eliminates: a matrix is inverted, or decomposed.
     """
-    first, *others = cases
-    for number, expected in enumerate(first if task.atol is None else ()):
-        if expected.indexed is None and expected.low.is_floating_point() and expected.is_all_rounding(eliminates):
+
+    def __init__(self, task: Task, eliminates: bool):
+        self._task = task
+        self._eliminates = eliminates
+        self._first: list[torch.Tensor] | None = None
+        """Outputs that are right for the first case."""
+        self._tells = True
+        self._num_others = 0
+        self._accepted, self._differs = True, False
+
+    def look_at(self, expected: list[compare.Expected]) -> None:
+        """Look at a case, by its outputs.
+
+        Raises:
+            TaskError: of the first case: rounding moves an output by a quarter of its size.
+        """
+        if self._first is None:
+            self._look_at_first(expected)
+        elif self._tells and [one.low.shape for one in expected] == [value.shape for value in self._first]:
+            self._num_others += 1  # others have shapes that depend on the inputs
+            pairs = list(zip(expected, self._first, strict=True))
+            if self._num_others == 1:
+                self._differs = any(not torch.equal(one.some(), value) for one, value in pairs)
+            self._accepted = self._accepted and all(one.accepts(value) for one, value in pairs)
+
+    def _look_at_first(self, expected: list[compare.Expected]) -> None:
+        for number, one in enumerate(expected if self._task.atol is None else ()):
+            if one.indexed is None and one.low.is_floating_point() and one.is_all_rounding(self._eliminates):
+                raise TaskError(
+                    f"task {self._task.id}: on its own inputs rounding moves output {number} by a quarter of its size "
+                    "or more: nothing can be told from it; take other ones (a matrix that is far from singular, fewer "
+                    "steps)"
+                )
+        self._first = [one.some() for one in expected]
+        self._tells = not any(one.nan is not None or one.indexed for one in expected)
+
+    def check(self) -> None:
+        """Check that no output is right whatever the inputs are, unless it is always the same.
+
+        Raises:
+            TaskError: rounding moves the outputs of this task as far as other inputs do.
+        """
+        few = self._num_others < LEAST_OTHERS  # by chance as large, of which little is told
+        if self._tells and not few and self._accepted and self._differs:
             raise TaskError(
-                f"task {task.id}: on its own inputs rounding moves output {number} by a quarter of its size or more: "
-                "nothing can be told from it; take other ones (a matrix that is far from singular, fewer steps)"
+                f"task {self._task.id}: outputs that are right for some inputs are right for all others, too, so "
+                "nothing can be told from them; its tolerance, or what rounding does to it, is too large"
             )
-    some = [expected.some() for expected in first]
-    if not others or any(expected.nan is not None or expected.indexed for expected in first):
-        return
-    shapes = [value.shape for value in some]
-    others = [case for case in others if [one.low.shape for one in case] == shapes]  # which may depend on the inputs
-    if len(others) < LEAST_OTHERS:  # by chance as large, of which little is told
-        return
-    accepted = all(one.accepts(value) for case in others for one, value in zip(case, some, strict=True))
-    if accepted and any(not torch.equal(one.some(), value) for one, value in zip(others[0], some, strict=True)):
-        raise TaskError(
-            f"task {task.id}: outputs that are right for some inputs are right for all others, too, so "
-            "nothing can be told from them; its tolerance, or what rounding does to it, is too large"
-        )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kernelrl.executor import machine
@@ -56,13 +57,23 @@ reference's take."""
 class Turn:
     """Inputs of the calls of one turn."""
 
-    row: list[Case]
+    row: list[Callable[[], Case]]
     """Of the reference's and the candidate's; the first call brings a program to the state of the others, which
     count."""
-    alike: list[Case] = field(default_factory=list)
+    alike: list[Callable[[], Case]] = field(default_factory=list)
     """Of further calls of the candidate, on inputs of the same kind, of which only what they compute counts."""
-    untimed: list[tuple[Case, bool]] = field(default_factory=list)
-    """Of those behind the turn, when others may have the cores, and whether the operators of a call are recorded."""
+    untimed: list[tuple[Callable[[], Case | None], bool]] = field(default_factory=list)
+    """Of those behind the turn, when others may have the cores, if the reference bears them, and whether the operators
+    of a call are recorded."""
+
+
+@dataclass(eq=False)
+class Drawn:
+    """A turn whose inputs have been drawn, but for those behind it."""
+
+    row: list[Case]
+    alike: list[Case]
+    turn: Turn
 
 
 class Pairs:
@@ -99,32 +110,34 @@ class Pairs:
         """Time reference and candidate in turn on unseen inputs until the interval is narrow or the budget is spent.
 
         Inputs are drawn before the cores are stopped for this candidate, and outputs compared after that. Between two
-        turns others may have the cores.
+        turns others may have the cores. Where there is no room for all inputs, those of a turn are drawn before it.
         """
         settings, found, cores = self._settings, self._found, self._cores
         latest_s = cores.clock.timed + settings.timing_budget_s
         found.load, found.clock_mhz = os.getloadavg()[0], machine.clock_mhz()
         num_pairs = min(settings.min_pairs, MOST_PAIRS)
         while num_pairs:
-            with cores.preparing(), cores.on_device(), cores.holding(self._reference.lock), cores.making_reference():
-                turns = self._draw_turns(num_pairs)
-            if not found.calls and repeat([case for turn in turns for case in turn.row]):
+            turns = self._plan_turns(num_pairs)
+            drawn = self._draw(turns)
+            if not found.calls and repeat([case for each in drawn for case in each.row]):
                 found.untimed = "the task's inputs repeat from call to call, so a kernel could keep its outputs"
                 return
-            first = turns[0].row[0]
+            first = drawn[0].row[0]
             with cores.preparing(), cores.on_device():
                 self._hidden.take(first.draw.parameters, first)
             num_nulls = NUM_NULLS_AGAIN if found.calls else NUM_NULLS
-            for turn in turns:
+            while drawn or turns:
+                drawn = drawn or self._draw(turns)
+                each = drawn.pop(0)
                 with cores.on_device(), cores.holding(self._reference.lock):
                     with cores.making_reference():
                         process = self._reference.timed.prepare(first)
                     with cores.measuring(process, self._own.process):
-                        if turn is turns[0]:
+                        if each.row[0] is first:
                             self._time_nothing(num_nulls)
-                        checks = self._time_turn(turn)
+                        checks = self._time_turn(each)
                 self._compare(checks)
-                self._call_untimed(turn)
+                self._call_untimed(each.turn)
             if (missing := settings.min_pairs - len(found.calls)) > 0:
                 num_pairs = min(missing, MOST_PAIRS)
                 continue
@@ -138,7 +151,7 @@ class Pairs:
         that ask nothing before them and none among them, and checked like these. Nothing of it is timed."""
         cores, process = self._cores, self._own.process
         with cores.preparing(), cores.holding(self._reference.lock), cores.making_reference():
-            cases = [self._draw() for _ in range(NUM_COUNTED)]
+            cases = [self._plan()() for _ in range(NUM_COUNTED)]
         with cores.preparing():
             self._hidden.take(cases[0].draw.parameters, cases[0])
         tally, checks = Tally(process.pid), []
@@ -175,54 +188,62 @@ class Pairs:
             evidence = f"{found.candidate_s * 1e3:.3g} ms, where {work} alone takes {bound_s * 1e3:.3g} ms here"
             raise self._own.violation(IMPLAUSIBLE, evidence)
 
-    def _draw_turns(self, num_pairs: int) -> list[Turn]:
+    def _draw(self, turns: list[Turn]) -> list[Drawn]:
+        """Draw the inputs of these turns, and leave those for which there is no room; before the first pair two fit."""
+        cores, reference = self._cores, self._reference
+        with cores.preparing(), cores.on_device(), cores.holding(reference.lock), cores.making_reference():
+            all_fit = reference.has_room_for(sum(len(turn.row) + len(turn.alike) for turn in turns))
+            number = len(turns) if all_fit else 1 if self._found.calls else 2
+            now, turns[:] = turns[:number], turns[number:]
+            return [Drawn([make() for make in turn.row], [make() for make in turn.alike], turn) for turn in now]
+
+    def _plan_turns(self, num_pairs: int) -> list[Turn]:
         """Turns with so many pairs, and the further calls of the candidate among them, where nobody expects them."""
-        turns = [Turn(row) for row in self._draw_rows(num_pairs)]
+        turns = [Turn(row) for row in self._plan_rows(num_pairs)]
         recorded = [] if self._found.calls else [secrets.choice(turns)]
         recorded += [turn for turn in turns if turn not in recorded and secrets.randbelow(RECORDED_ONE_IN) == 0]
-        further = self._draw_rare()  # which are recorded as well as others
+        further = self._plan_rare()  # which are recorded as well as others
         for turn in recorded:
-            turn.untimed.append((further.pop() if further else self._draw(), True))
-        for case in self._draw_hidden():
-            secrets.choice(turns).untimed.append((case, False))
-        for case in further:
-            secrets.choice(turns).alike.append(case)
+            turn.untimed.append((further.pop() if further else self._plan(), True))
+        for make in self._plan_hidden():
+            secrets.choice(turns).untimed.append((make, False))
+        for each in further:
+            secrets.choice(turns).alike.append(each)
         return turns
 
-    def _draw_rows(self, num_pairs: int) -> list[list[Case]]:
+    def _plan_rows(self, num_pairs: int) -> list[list[Callable[[], Case]]]:
         """Fresh inputs for the calls of some turns: of each the first call does not count.
 
         Before the first pairs comes a turn with that call alone.
         """
-        rows = [] if self._found.calls else [[self._draw()]]
+        rows = [] if self._found.calls else [[self._plan()]]
         while num_pairs:
             counted = min(num_pairs, 1 + secrets.randbelow(MOST_OF_A_TURN))
-            rows.append([self._draw() for _ in range(1 + counted)])
+            rows.append([self._plan() for _ in range(1 + counted)])
             num_pairs -= counted
         return rows
 
-    def _draw_hidden(self) -> list[Case]:
+    def _plan_hidden(self) -> list[Callable[[], Case | None]]:
         """Further calls among the timed ones, on hidden inputs: a candidate that knows when it is timed must be right
         on them then, too. All distributions come once (of a boundary both sides), and each now and then again."""
         again, packed = bool(self._found.calls), self._hidden.packed
-        drawn = []
+        planned: list[Callable[[], Case | None]] = []
         for name in self._passed.distributions:
             if again and secrets.randbelow(AGAIN_ONE_IN):
                 continue
             for _ in range(2 if name == BOUNDARY else 1):
-                if (case := self._reference.hidden_case(self._drawn_hidden[name], name, packed)) is not None:
-                    drawn.append(case)
+                planned.append(partial(self._reference.hidden_case, self._drawn_hidden[name], name, packed))
                 self._drawn_hidden[name] += 1
-        return drawn
+        return planned
 
-    def _draw_rare(self) -> list[Case]:
+    def _plan_rare(self) -> list[Callable[[], Case]]:
         """Further calls like the timed ones, which take no time of the reference's."""
         is_first = not self._found.calls
-        return [self._draw() for _ in range(NUM_RARE if is_first and self._reference.bears_rare else 0)]
+        return [self._plan() for _ in range(NUM_RARE if is_first and self._reference.bears_rare else 0)]
 
-    def _draw(self) -> Case:
+    def _plan(self) -> Callable[[], Case]:
         self._drawn += 1
-        return self._reference.timed_case(self._drawn - 1, self._hidden.packed)
+        return partial(self._reference.timed_case, self._drawn - 1, self._hidden.packed)
 
     def _time_nothing(self, num_nulls: int) -> None:
         """Time questions that ask nothing."""
@@ -232,7 +253,7 @@ class Pairs:
         reference.time_nothing()  # which takes longer by whatever the candidate has left of the caches
         self._found.overheads += [reference.time_nothing() for _ in range(num_nulls)]
 
-    def _time_turn(self, turn: Turn) -> list[Callable[[], None]]:
+    def _time_turn(self, turn: Drawn) -> list[Callable[[], None]]:
         """Time the calls of one turn: the reference's and the candidate's, in either order.
 
         Whoever is first comes behind what others have run meanwhile, and finds the processor in another state.
@@ -288,7 +309,11 @@ class Pairs:
         """
         own, checks = self._own, []
         with self._cores.preparing(), self._cores.on_device():
-            for case, recorded in turn.untimed:
+            for make, recorded in turn.untimed:
+                with self._cores.holding(self._reference.lock), self._cores.making_reference():
+                    case = make()
+                if case is None:
+                    continue
                 reply = own.call(case, {"do": "run", "recorded": recorded}, nothing, self._timed_limit_s)
                 checks.append(self._examine_timed(reply, case))
                 if recorded:

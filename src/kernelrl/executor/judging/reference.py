@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -20,9 +21,9 @@ from kernelrl.executor.judging.arena import Case, Draw, Shape
 from kernelrl.executor.judging.attempts import Attempts
 from kernelrl.executor.judging.baseline import Baseline, NoBaseline
 from kernelrl.executor.judging.boundary import NUM_CASES
-from kernelrl.executor.judging.cases import Cases
+from kernelrl.executor.judging.cases import MOST_BYTES, Cases
 from kernelrl.executor.judging.demand import Demand, find_demand
-from kernelrl.executor.judging.expectations import check_dependence
+from kernelrl.executor.judging.expectations import Dependence
 from kernelrl.executor.judging.habits import Habits, find_not_finite, learn_habits, moves_values
 from kernelrl.executor.judging.images import Images
 from kernelrl.executor.judging.latitude import (
@@ -100,8 +101,10 @@ class Reference:
         self._borne: list[Distribution] = []  # of those that are rare
         self._baseline: Baseline | str | None = None
         self._peak: int | None = None
+        self.changes_inputs = False
+        """Forward does, on some of what is checked."""
         self._sizes_are_old = self._numbers_are_old = False
-        self._checked: list[Case] = []
+        self._checked: dict[frozenset[int], list[Draw]] = {}  # by what a candidate packs
         self.has_parameters = False
         self.habits: Habits
         self.process = process
@@ -283,21 +286,41 @@ class Reference:
             self._cases.drop(draw)
         return True
 
-    def checked_cases(self, packed: frozenset[int]) -> list[Case]:
+    def checked_draws(self, packed: frozenset[int]) -> list[Draw]:
         """What is checked before timing, draws of no use left out. The caller holds `lock`.
 
         Args:
             packed: numbers of the registrations that the candidate holds in a form of its own.
+
+        Raises:
+            TaskError: the reference fails, or see `Dependence`.
         """
-        settings = self.settings
         if self._sizes_are_old:
             self._draw_sizes()
         if self._numbers_are_old:
             self._vary_numbers()
+        if packed not in self._checked:
+            self._checked[packed] = self._find_checked(packed)
+        return self._checked[packed]
+
+    def _find_checked(self, packed: frozenset[int]) -> list[Draw]:
+        settings, dependence = self.settings, Dependence(self.task, self.habits.eliminates)
         checked, redrawn = self.parameters.number(CHECKED, packed), self.parameters.number(REDRAWN, packed)
-        cases = [self._trial(index, checked) for index in range(settings.trials)]
-        cases += self._special_cases(packed)
-        planned = [Draw(0, shape=index, parameters=checked) for index in range(1, len(self._shapes))]
+        draws: list[Draw] = []
+        changes = False
+
+        def add(case: Case | None) -> None:
+            nonlocal changes
+            if case is not None:
+                draws.append(case.draw)
+                changes |= bool(case.changed)
+                if not case.draw.shape:
+                    dependence.look_at((case.expected or [])[: len(case.outputs)])
+
+        for index in range(settings.trials):
+            add(self._trial(index, checked))
+        planned = self._special_draws(packed)
+        planned += [Draw(0, shape=index, parameters=checked) for index in range(1, len(self._shapes))]
         if BOUNDARY in settings.distributions:  # some hidden parameters leave nothing to decide
             initial = self.parameters.number(INITIAL, packed) if self.parameters.vary else checked
             sides = enumerate([checked] * NUM_CASES + [initial] * NUM_CASES)
@@ -307,20 +330,28 @@ class Reference:
             for index, name in enumerate(settings.distributions)
             if name != BOUNDARY and (name not in self._rare or name in self._rare[settings.trials - 1 :])
         ]
-        cases += [case for draw in planned if (case := self._case_of_some(draw)) is not None]
-        borne = {case.draw.distribution for case in cases} - {BOUNDARY}
+        for draw in planned:
+            add(self._case_of_some(draw))
+        borne = {draw.distribution for draw in draws} - {BOUNDARY}
         for draw in self._crossed([name for name in settings.distributions if name in borne], packed):
-            cases += filter(None, [self._cases.of(draw)])
-        in_turn = list(dict.fromkeys(case.draw.parameters for case in cases))  # of which a candidate gets each once
-        cases.sort(key=lambda case: in_turn.index(case.draw.parameters))
-        shown = {case.draw.distribution for case in cases}
-        changes = any(case.changed for case in cases)  # what it makes of its inputs may not be reliable there
+            add(self.case(draw))
+        dependence.check()
+        shown = {draw.distribution for draw in draws}
         self._borne = [] if changes else [name for name in self._rare if name in shown]
-        if [case.draw for case in cases] != [case.draw for case in self._checked]:
-            expected = [(case.expected or [])[: len(case.outputs)] for case in cases if not case.draw.shape]
-            check_dependence(self.task, expected, self.habits.eliminates)
-        self._checked = cases
-        return cases
+        self.changes_inputs = changes
+        in_turn = list(dict.fromkeys(draw.parameters for draw in draws))  # of which a candidate gets each once
+        return sorted(draws, key=lambda draw: in_turn.index(draw.parameters))
+
+    def checked_case(self, draw: Draw) -> Case:
+        """The case of a draw that is checked, made again if there was no room to keep it. The caller holds `lock`."""
+        case = self.case(draw)
+        assert case is not None, "it was there"
+        return _named(case)
+
+    def kept_case(self, draw: Draw) -> Case | None:
+        """The same, if it is kept: to ask needs no lock."""
+        case = self._cases.kept(draw)
+        return None if case is None else _named(case)
 
     def _crossed(self, names: list[Distribution], packed: frozenset[int]) -> Iterator[Draw]:
         """Hidden values in further sizes, with other numbers beside the tensors, and with the program's own parameters:
@@ -333,16 +364,12 @@ class Reference:
             chosen = self._images.chooser(replace(draw, parameters=0)).sample(names, min(CROSSED, len(names)))
             yield from (replace(draw, distribution=name) for name in chosen)
 
-    def _special_cases(self, packed: frozenset[int]) -> list[Case]:
+    def _special_draws(self, packed: frozenset[int]) -> list[Draw]:
         """The task's own inputs with parameters as its program makes them, and with single numbers that are zero."""
         if not self.parameters.vary:
             return []
-        cases = []
-        for purpose in [INITIAL, ZERO] if self.parameters.may_be_zero else [INITIAL]:
-            draw = Draw(_SPECIAL_FROM + purpose, parameters=self.parameters.number(purpose, packed))
-            if (case := self._cases.of_special(draw)) is not None:
-                cases.append(replace(case, as_made=purpose == INITIAL))
-        return cases
+        purposes = [INITIAL, ZERO] if self.parameters.may_be_zero else [INITIAL]
+        return [Draw(_SPECIAL_FROM + each, parameters=self.parameters.number(each, packed)) for each in purposes]
 
     @cached_property
     def _rare(self) -> list[Distribution]:
@@ -361,20 +388,21 @@ class Reference:
 
     def _case_of_some(self, draw: Draw) -> Case | None:
         """The case of a draw: of another one, if the reference does not bear this one of something rare."""
-        case = self._cases.of(draw)
+        case = self.case(draw)
         if case is None and draw.distribution in (*RARE, *NOT_FINITE) and self.habits.bears(draw.distribution):
             others = (replace(draw, index=draw.index + again * _DRAWN_AGAIN_FROM) for again in range(1, DRAWS))
             case = next((case for each in others if (case := self._cases.of(each)) is not None), None)
         return case
 
-    def first_cases(self, hidden: bool) -> list[Case]:
-        """The first case of each shape, and those with hidden values that are checked, if `hidden`.
+    def first_draws(self, hidden: bool) -> list[Draw]:
+        """The first one of each shape, and those with hidden values that are checked, if `hidden`.
 
         The caller holds `lock`.
         """
         draws = [Draw(0, shape=index, parameters=self.parameters.number(CHECKED)) for index in range(len(self._shapes))]
-        cases = [case for draw in draws if (case := self._cases.of(draw)) is not None]
-        return cases + [case for case in self._checked if hidden and case.draw.distribution != "task"]
+        borne = [draw for draw in draws if self.case(draw) is not None]
+        checked = chain.from_iterable(list(self._checked.values())[-1:])
+        return borne + [draw for draw in checked if hidden and draw.distribution != "task"]
 
     def renew(self) -> None:
         """From now on draw other inputs: whoever has seen a verdict on the last ones does not meet them again."""
@@ -387,7 +415,7 @@ class Reference:
     def forget(self) -> None:
         """Draw inputs and parameters anew, from the same seeds, when they are needed next."""
         self._cases.forget()
-        self._checked = []
+        self._checked.clear()
         self.parameters.forget()
 
     def timed_case(self, index: int, packed: frozenset[int]) -> Case:
@@ -418,8 +446,8 @@ class Reference:
         return self.parameters.number(TIMED, packed)
 
     def case(self, draw: Draw) -> Case | None:
-        """See `Cases.of`. The caller holds `lock`."""
-        return self._cases.of(draw)
+        """See `Cases.of` and `Cases.of_special`. The caller holds `lock`."""
+        return self._cases.of_special(draw) if draw.index >= _SPECIAL_FROM else self._cases.of(draw)
 
     def settle(self, case: Case) -> list[compare.Expected] | None:
         """See `Cases.settle`. The caller holds `lock`."""
@@ -429,6 +457,12 @@ class Reference:
     def num_bytes(self) -> int:
         """Memory that `forget` gives back."""
         return self._cases.num_bytes + self.parameters.num_bytes
+
+    def has_room_for(self, num_cases: int) -> bool:
+        """Whether so many more cases can be kept at once. The caller holds `lock`."""
+        first = self._cases.of(Draw(0, parameters=self.parameters.number(CHECKED)))
+        assert first is not None  # the task's own distribution always applies
+        return num_cases * first.num_bytes <= MOST_BYTES
 
     def demand(self) -> Demand:
         """What every program must read, write and compute in a call. The caller holds `lock`."""
@@ -496,3 +530,8 @@ class Reference:
         if isinstance(self._baseline, Baseline):
             processes.append(self._baseline.process)
         self._cores.close(*processes)
+
+
+def _named(case: Case) -> Case:
+    """A case that says what is special about it."""
+    return replace(case, as_made=True) if case.draw.index == _SPECIAL_FROM + INITIAL else case

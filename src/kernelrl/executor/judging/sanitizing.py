@@ -64,7 +64,7 @@ def look_for_memory_errors(match: Match) -> None:
     if candidate.dialect not in ("cpp", "triton"):
         return
     with cores.holding(reference.lock), cores.making_reference():
-        cases = reference.first_cases(hidden=candidate.dialect == "cpp")
+        draws = reference.first_draws(hidden=candidate.dialect == "cpp")
     process = match.start("sanitizer" if candidate.dialect == "cpp" else "nothing")
     process.max_message_bytes = CANDIDATE_MESSAGE_BYTES
     trial = _Trial(process, match.settings, cores)
@@ -72,7 +72,9 @@ def look_for_memory_errors(match: Match) -> None:
         with cores.preparing():
             question, builder = match.load_question | reference.init, match.builder.checking("memory")
             finished = trial.load(question, reference.arena_bytes, builder, len(found.builds))
-            for number, case in enumerate(cases):
+            for number, draw in enumerate(draws if finished else ()):
+                with cores.holding(reference.lock), cores.making_reference():
+                    case = reference.checked_case(draw)
                 finished = finished and trial.run(case, found.trials + number)
     except (ProcessFailure, BadUnit):
         finished = False

@@ -9,7 +9,7 @@ from typing import Any
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest.distributions import RARE
 from kernelrl.executor.contest.launches import MAX_LAUNCHES
-from kernelrl.executor.judging.arena import AS_MADE
+from kernelrl.executor.judging.arena import AS_MADE, Case, Draw
 from kernelrl.executor.judging.candidate_process import CandidateProcess
 from kernelrl.executor.judging.endings import Ended
 from kernelrl.executor.judging.hidden_parameters import HiddenParameters
@@ -53,17 +53,17 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
     found.draws = own.reference.seeds.name_of_draws
     hidden.find()
     with own.cores.holding(own.reference.lock), own.cores.making_reference():
-        cases = own.reference.checked_cases(hidden.packed)
+        draws = own.reference.checked_draws(hidden.packed)
         reference_peak = own.reference.peak_memory() if measures_memory else None
         timed = own.settings.timing and not match.interpreted
-        if not any(case.changed for case in cases):  # what it makes of its inputs may not be reliable there
-            drawn = dict.fromkeys(case.draw.distribution for case in cases)
+        if not own.reference.changes_inputs:
+            drawn = dict.fromkeys(draw.distribution for draw in draws)
             distributions = [name for name in drawn if name != "task" and name not in RARE]  # those come anyway
-        hidden.last = own.reference.timed_parameters(hidden.packed) if timed else cases[-1].draw.parameters
+        hidden.last = own.reference.timed_parameters(hidden.packed) if timed else draws[-1].parameters
     compare_values, is_prepared = nothing, False
-    remaining, asked_again = deque(cases), 0
+    remaining, asked_again = deque(draws), 0
     while remaining:
-        case = remaining.popleft()
+        case = _case_of(own, remaining[0])
         hidden.take(case.draw.parameters, case)
         profiled = _is_to_be_profiled(own)
         if profiled and not is_prepared:
@@ -79,8 +79,8 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
         asked_again = asked_again + 1 if outputs.unfilled else 0
         if asked_again > MAX_ASKED_AGAIN:
             raise own.violation("output_reused", "all calls take their outputs from memory where they find zeros")
-        if outputs.unfilled:
-            remaining.appendleft(case)
+        if not outputs.unfilled:
+            remaining.popleft()
         judge_operators(own, reply)
         if found.stage == "compiled":
             _assemble(own, reply)
@@ -99,6 +99,14 @@ def run_trials(own: CandidateProcess, outputs: Outputs, hidden: HiddenParameters
         may_be_tuning = match.interpreted and "autotune(" in match.candidate.source and num_wrong < found.trials
         raise Ended("incorrect", said + (AUTOTUNED if may_be_tuning else ""))
     return Passed(slowest_s, distributions)
+
+
+def _case_of(own: CandidateProcess, draw: Draw) -> Case:
+    """The case of a draw, which is made again where there is no room to keep all."""
+    if (case := own.reference.kept_case(draw)) is not None:
+        return case
+    with own.cores.holding(own.reference.lock), own.cores.making_reference():
+        return own.reference.checked_case(draw)
 
 
 def may_use_tf32(source: str, device: str) -> bool:
