@@ -41,8 +41,10 @@ from kernelrl.executor.contest.leaving import Leaving
 from kernelrl.executor.contest.rounding import NUM_SIGNS, Rounding
 from kernelrl.executor.contest.thresholds import Thresholds
 from kernelrl.executor.judging import boundary, compare, other_numbers
-from kernelrl.executor.judging.arena import Draw
+from kernelrl.executor.judging import cases as cases_room
+from kernelrl.executor.judging.arena import Case, Draw, Shape
 from kernelrl.executor.judging.boundary import Called
+from kernelrl.executor.judging.cases import Cases
 from kernelrl.executor.judging.compare import Expected, Indexed, Near
 from kernelrl.executor.judging.expectations import LEAST_SCALES
 from kernelrl.executor.judging.images import Copies, Images, _numbers_in, find_copies, find_table
@@ -955,7 +957,7 @@ def test_a_number_that_is_alone_goes_far_where_that_is_decided_and_seldom_later(
     assert varied("zeroed", temperature, Draw(1)) == 0.0
     later = [varied("zeroed", temperature, Draw(index, "normal")) for index in range(200)]
     assert 20 < later.count(0.0) < 60 and min(each for each in later if each) >= 0.69
-    images.thresholds = {"compared": [0.0, 1.0, -2.0], "masks": False}
+    images.thresholds = {"compared": [0.0, 1.0, -2.0], "masks": False, "alone": []}
     compared = [varied("zeroed", temperature, Draw(index, "normal")) for index in range(1, 200, 2)]
     assert 10 < compared.count(1.0) < 40 and -2.0 not in compared and compared.count(0.0) < 40
     step, cycle = torch.tensor(100), [Draw(index) for index in range(4, 8)]
@@ -963,6 +965,30 @@ def test_a_number_that_is_alone_goes_far_where_that_is_decided_and_seldom_later(
     shown, one, other, smaller = (varied("either", step, draw, 6400) for draw in cycle)
     assert shown == 100 and min(one, other) >= 100 and smaller < 100
     assert varied("more", step, cycle[-1], 6400) >= 100
+    images.thresholds["alone"] = [1999, 2**40]
+    taken = [varied("either", step, Draw(index, "normal")) for index in range(400)]
+    assert 100 < taken.count(1999) + taken.count(2.0**40) < 200 and taken.count(100) >= 100
+    assert 2**40 not in [varied("either", step.int(), Draw(index, "normal")) for index in range(400)]
+
+
+@pytest.mark.parametrize(
+    ("function", "matter"),
+    [
+        (lambda step: step + 1 == 2000, {1999}),
+        (lambda step: step % 500 == 0, {0, 500, 1000}),
+        (lambda step: step < 20, {19}),
+        (lambda step: (step / 500).clamp(max=1.0), {501, 751, 1002}),
+        (lambda step: torch.maximum(1.0 / (step + 1), torch.tensor(0.01)), {100, 150, 200}),
+        (lambda step: torch.floor(step / 4000.0), {4000, 6000, 8000}),
+        (lambda step: (step / 300.0 - 1).abs(), {300, 450, 600}),
+        (lambda step: step * 2, set()),
+    ],
+)
+def test_of_a_step_those_matter_for_which_an_operator_has_another_answer(function: Any, matter: set[int]) -> None:
+    step = torch.tensor(33)
+    with Thresholds(Calls(function), [step]) as thresholds:
+        function(step)
+    assert matter <= set(thresholds.found()["alone"]) and bool(matter) == bool(thresholds.found()["alone"])
 
 
 def test_a_positive_integer_that_is_alone_becomes_larger_or_smaller_by_orders_of_magnitude() -> None:
@@ -2029,3 +2055,20 @@ def test_a_part_of_what_is_laid_out_may_be_written_by_itself() -> None:
 
     assert error_of(part.contiguous()) is None
     assert error_of(part.transpose(1, 2).contiguous().transpose(1, 2)) is not None
+
+
+def test_of_a_large_task_the_oldest_cases_are_forgotten_but_never_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases_room, "MOST_BYTES", 3500)
+    parameters = SimpleNamespace(number=lambda purpose: 7)
+    cases = Cases(SimpleNamespace(task=None), None, parameters)  # type: ignore[arg-type]
+    shape = Shape({}, {"form": None, "tensors": []}, "", [], [], set())
+
+    def case_of(draw: Draw) -> Case:
+        return Case(draw, shape, torch.zeros(1000, dtype=torch.uint8), [], [], [], None)
+
+    draws = [Draw(0, parameters=7), *(Draw(index, parameters=7) for index in range(1, 6))]
+    for draw in draws:
+        cases.keep(draw, case_of(draw))
+    cases.keep(Draw(9, "large"), None)
+    assert [cases.kept(draw) is not None for draw in draws] == [True, False, False, False, True, True]
+    assert cases.num_bytes == 3000 and cases.of(Draw(9, "large")) is None, "that it has none stays known"

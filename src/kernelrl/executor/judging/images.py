@@ -155,7 +155,7 @@ class Images:
         named = _numbers_in(self._own.task.source)
         if thresholds["reads_integers"]:
             whole = [int(each) for each in named if each % 1 == 0 and abs(each) < 2**62]
-            thresholds = thresholds | {"integers": [*thresholds["integers"], *whole[:MOST]]}
+            thresholds = thresholds | {"integers": [*thresholds["integers"], *whole[:MOST]], "alone": []}
         if thresholds["relates"]:
             plain = [float(each) for each in named if abs(each) < LARGEST and each * GRID % 1 == 0]
             thresholds = thresholds | {kind: [*thresholds[kind], *plain[:MOST]] for kind in ("floats", "ties")}
@@ -293,7 +293,12 @@ class Images:
             return vary_few(way, values, generator)
         decides = draw.distribution == "task" and draw.index == 1  # whether it is borne, so it goes as far as any
         alone = _differs(draw)
-        if draw.index % 4 and not decides and (matter := self._that_matter(values)) and rare.coin(generator):
+        if (
+            draw.index % 4
+            and not decides
+            and (matter := _that_matter(values, self.thresholds))
+            and rare.coin(generator)
+        ):
             return torch.full_like(values, matter[int(torch.randint(len(matter), (), generator=generator))])
         if way in ("either", "more"):  # of four draws one has the number that is shown, and one a smaller one
             if draw.index % 4 == 0:
@@ -314,13 +319,6 @@ class Images:
             hides_rows = is_borne and may_hide
             return constants.with_row(new, values, generator) if hides_rows else new
         return constants.VARIATIONS[way](values, generator)
-
-    def _that_matter(self, values: torch.Tensor) -> list[int]:
-        """Integers in place of one that is alone for which the reference's operators do something else."""
-        is_alone = values.numel() == 1 and not values.is_floating_point() and values.dtype != torch.bool
-        if not is_alone or self.thresholds is None or self.thresholds["reads_integers"]:
-            return []
-        return [number for number in self.thresholds["alone"] if number <= torch.iinfo(values.dtype).max]
 
     def _redraw(
         self,
@@ -391,6 +389,14 @@ def _numbers_in(source: str) -> list[float]:
 def _differs(draw: Draw) -> bool:
     """Of two draws one has another value for a number that is alone, and is without the equality of equal inputs."""
     return draw.index % 2 == 1
+
+
+def _that_matter(values: torch.Tensor, thresholds: dict[str, Any] | None) -> list[int]:
+    """Integers in place of one that is alone for which the reference's operators do something else."""
+    is_alone = values.numel() == 1 and not values.is_floating_point() and values.dtype != torch.bool
+    if not is_alone or thresholds is None:
+        return []
+    return [number for number in thresholds["alone"] if number <= torch.iinfo(values.dtype).max]
 
 
 def _most(values: torch.Tensor, number: int, shape: Shape) -> int:
