@@ -103,6 +103,23 @@ def _kill_the_busy_one(engine: Executor) -> None:
     max(wait_for(busy), key=lambda process: process.cpu_times().user).kill()
 
 
+def test_a_reference_killed_from_outside_is_started_again(engine: Executor) -> None:
+    """On a machine that is short of memory the kernel kills whoever has most of it."""
+    task = REFERENCE.replace("torch.relu(x)", "(sum(range(10**6)) and torch.relu(x))")
+    judge(engine, RIGHT)
+    with ThreadPoolExecutor(1) as pool:
+        verdict = pool.submit(judge, engine, RIGHT, task)
+        _kill_the_busy_one(engine)
+        assert verdict.result().status == "correct", verdict.result().feedback
+
+
+def test_a_reference_that_is_always_killed_is_the_tasks_fault(engine: Executor) -> None:
+    task = REFERENCE.replace("import torch\n", "import ctypes\nimport torch\n", 1)
+    task = task.replace("torch.relu(x)", "(getattr(ctypes.CDLL(None), 'raise')(9) or torch.relu(x))")
+    verdict = judge(engine, RIGHT, task)
+    assert verdict.status == "infrastructure" and verdict.fault == "task" and "twice" in verdict.feedback
+
+
 def test_a_contestant_that_always_dies_is_killed_and_the_next_one_judged(engine: Executor) -> None:
     suicide = RIGHT.replace("int64_t n", "*(volatile int*)0 = 1;\n  int64_t n")
     assert judge(engine, suicide).status == "killed"

@@ -61,6 +61,7 @@ from kernelrl.executor.judging.endings import PageLearnt  # noqa: E402
 from kernelrl.executor.judging.nsight import Profiler  # noqa: E402
 from kernelrl.executor.judging.referee import judge  # noqa: E402
 from kernelrl.executor.judging.reference import Reference  # noqa: E402
+from kernelrl.executor.judging.reference_process import ReferenceLost  # noqa: E402
 from kernelrl.executor.judging.retest import Retest, add_costs  # noqa: E402
 from kernelrl.executor.processes.closed_library import ClosedLibrary  # noqa: E402
 from kernelrl.executor.processes.cores import Cores  # noqa: E402
@@ -319,7 +320,7 @@ class Service:
             if self.settings.verdict_cache and (known := self.verdicts.get(key)) is not None:
                 update = {"task_id": request.task.id, "cached": True}
                 return Verdict.model_validate_json(known).model_copy(update=update)
-            found = self._judge(request, arrived)
+            found = self._judge_in_spite_of_the_machine(request, arrived)
             if found.status == "killed" and not found.final:
                 first = found  # died by itself, or by a machine short of memory: the second time tells
                 found = self._judge(request, arrived)
@@ -341,6 +342,20 @@ class Service:
             return build_ahead(request, self.settings, self._start, self.builder, self.cores, gpu_arch)
         except Exception as error:
             return _not_known(request, self.settings.device, "executor", f"{type(error).__name__}: {error}")
+
+    def _judge_in_spite_of_the_machine(self, request: Request, arrived: float) -> Verdict:
+        """Judge it, and once more where the reference's process was killed: the second time it is the task's doing.
+
+        Raises:
+            TaskError: the reference fails, or was killed twice.
+        """
+        try:
+            return self._judge(request, arrived)
+        except ReferenceLost:
+            try:
+                return self._judge(request, arrived)
+            except ReferenceLost as error:
+                raise TaskError(f"{error}, twice; where memory is short, give the task smaller inputs") from None
 
     def _judge(self, request: Request, arrived: float) -> Verdict:
         profile = cache(self.profiler.profile) if self.profiler else None  # once, however often the kernel is judged

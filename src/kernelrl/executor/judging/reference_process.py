@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernelrl.errors import TaskError
+from kernelrl.errors import InfrastructureError, TaskError
 from kernelrl.executor.api import ExecutorSettings
 from kernelrl.executor.judging.arena import Arena, Case
 from kernelrl.executor.judging.timing import time_call
@@ -20,8 +20,12 @@ PATIENCE = 10
 """Limit of a question that takes several calls, in calls as long as any may be."""
 
 
+class ReferenceLost(InfrastructureError):
+    """The process of a reference was killed, or had no core for too long: by itself, or by the machine."""
+
+
 class ReferenceProcess:
-    """A process in which a task's reference runs. Whatever goes wrong there is the task's fault.
+    """A process in which a task's reference runs. What goes wrong there is the task's fault, unless it was killed.
 
     Args:
         task: the task.
@@ -65,7 +69,7 @@ class ReferenceProcess:
         """Its answer to a question, once it may run.
 
         Raises:
-            TaskError
+            TaskError, ReferenceLost
         """
         try:
             reply = self._cores.ask(self.process, message, timeout or self.settings.run_timeout_s, fds=fds)
@@ -129,5 +133,6 @@ class ReferenceProcess:
             raise TaskError(f"task {self.task.id}: the reference failed: {reply['message']}")
         return reply
 
-    def _broken(self, error: ProcessFailure) -> TaskError:
-        return TaskError(f"task {self.task.id}: the reference's process {error}")
+    def _broken(self, error: ProcessFailure) -> Exception:
+        kind = TaskError if error.final else ReferenceLost
+        return kind(f"task {self.task.id}: the reference's process {error}")
