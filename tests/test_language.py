@@ -511,6 +511,23 @@ def test_what_lies_in_a_dictionary_of_layers_is_an_attribute_of_it():
         assert found(foul, init=layers), foul
 
 
+def test_a_key_of_layers_may_be_the_name_of_an_attribute_too():
+    layers = "self.c_fc = nn.Linear(4, 4)\nself.mlp = nn.ModuleDict(dict(c_fc=nn.Linear(4, 4)))"
+    assert found("m = self.mlp\nmod.k(m.c_fc.weight, self.c_fc.bias)", init=layers) == []
+    for foul in ("m = self.mlp\nout = m.c_fc(x)", "out = self.c_fc(x)", "mod.k(x.c_fc, out)"):
+        assert found(foul, init=layers), foul
+
+
+def test_a_method_may_be_given_a_block_and_read_its_parameters():
+    before = BLOCK + "class Runner(nn.Module):\n    def run(self, x, block):\n        mod.k(x, block.up.weight)\n"
+    init = "self.blocks = nn.ModuleList([Block(4) for _ in range(2)])\nself.runner = Runner()"
+    loop = "for block in self.blocks:\n    self.runner.run(x, block)"
+    assert found(loop, init=init, before=before) == []
+    for foul in ("out = block.up(x)", "out = block.down.weight", "out = [self.runner.run][0](x, block.up)"):
+        assert found(f"{loop}\n    {foul}", init=init, before=before), foul
+    assert found(loop, init=f"{init}\nself.runner.run = torch.relu", before=before)
+
+
 def test_what_nothing_calls_is_not_judged_for_what_it_computes():
     before = "def get_inputs():\n    return [torch.rand(3).relu()]\n"
     before += "class Model(nn.Module):\n    def forward(self, x):\n        return F.relu(x)\n"

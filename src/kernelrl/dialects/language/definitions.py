@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import torch
+
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.flow import Flow, Kind, Value
@@ -71,6 +73,7 @@ class Use:
     as_type: bool = False
 
 
+_DICTS = ("torch.nn.ModuleDict", "torch.nn.ParameterDict")
 _HAS_FORWARD = Kind.OBJECT | Kind.SEQUENCE
 _NO_FIELD = {"ClassVar", "InitVar", "KW_ONLY"}
 """Annotations of what takes no argument of a record's, or another one than its place says."""
@@ -84,6 +87,7 @@ class Definitions:
         names: what the file's names stand for.
         libraries, attributes, calls: uses.
         own_attributes: names that `self` and classes have by this file.
+        keys_of_layers: names that dictionaries of layers have.
         of_classes: those of them that a class has without an instance.
         has_odd_weights: whether any begins as a recurrent layer's weights do, and goes on otherwise.
         classes: the file's classes, by name.
@@ -114,6 +118,7 @@ class Definitions:
         self._functions: dict[tuple[Scope, str], Routine] = {}
         self._fields: dict[str, Value] = {}
         self.own_attributes: set[str] = set()
+        self.keys_of_layers = keys_of_layers(tree, names)
         self.of_classes: set[str] = set()
         self._given = self.flow.value(Kind.DATA | Kind.LAYER | Kind.OBJECT, Kind.DATA | Kind.LAYER | Kind.OBJECT)
         self._taken = self.flow.value()
@@ -337,6 +342,25 @@ def _at_worst(routine: Routine, context: Context) -> Context:
     `{**x}` calls `keys`, and whoever calls one of a tensor's may mean it."""
     is_of_others = routine.owner is not None and routine.unit.name in vocabulary.OF_ANY_DATA
     return "forward" if is_of_others else context
+
+
+def keys_of_layers(tree: ast.Module, names: Names) -> frozenset[str]:
+    """Keys that the file gives to `nn.ModuleDict`s, which have them as attributes, and which no data have."""
+    keys = set[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=function, args=[ast.Dict(keys=found)]) if names.library(function) in _DICTS:
+                keys |= {each.value for each in found if isinstance(each, ast.Constant) and type(each.value) is str}
+            case ast.Call(func=function, args=[ast.Call(func=ast.Name(id="dict"), args=[], keywords=named)]) if (
+                names.library(function) in _DICTS
+            ):
+                keys |= {each.arg for each in named if each.arg is not None}
+    return frozenset(key for key in keys if key.isidentifier() and not _is_of_others(key))
+
+
+def _is_of_others(name: str) -> bool:
+    kinds = (torch.Tensor, torch.nn.ModuleDict(), torch.nn.RNN, list, dict, str)
+    return name.startswith("_") or any(hasattr(kind, name) for kind in kinds)
 
 
 def registered_names(node: ast.Call) -> list[str]:

@@ -200,6 +200,8 @@ class Expressions(Definitions, ABC):
             self.flow.assign_if(base, Kind.OBJECT | Kind.CLASS, self._field(name), value)
             if not called and name in self._methods:
                 self._escape(self._methods[name])
+        if name in self.keys_of_layers:
+            self.flow.assign_if(base, Kind.MAPPING, self.flow.element(base), value)
         if name in vocabulary.PARTS:
             self.flow.edge(base.own, value.own, Kind.LAYER)
             self.flow.edge(base.own, value.held, Kind.LAYER)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Set
 
-import torch
-
-from kernelrl.dialects.language.definitions import bound_in_class
+from kernelrl.dialects.language.definitions import bound_in_class, keys_of_layers
 from kernelrl.dialects.language.names import Names, imports_of
 
 _FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
@@ -35,7 +33,6 @@ _DECORATORS = frozenset(
 )
 """What these do is done by compilers, or where types are cast automatically."""
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "Exception"})
-_DICTS = ("torch.nn.ModuleDict", "torch.nn.ParameterDict")
 _OF_NUMBERS = frozenset("prod ceil floor sqrt exp log log2 log10 pi e inf".split())
 """Names of NumPy's that `math` has for numbers."""
 
@@ -83,27 +80,16 @@ def _logger_in(node: ast.stmt, names: Names) -> str | None:
 
 def _keys_of_layers(tree: ast.Module, names: Names) -> frozenset[str]:
     """Keys of `nn.ModuleDict`s that nothing else in the file has as an attribute: `blocks.mlp` is `blocks["mlp"]`."""
-    keys, others = set[str](), set[str]()
+    others = set[str]()
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=function, args=[ast.Dict(keys=found)]) if names.library(function) in _DICTS:
-                keys |= {each.value for each in found if isinstance(each, ast.Constant) and type(each.value) is str}
-            case ast.Call(func=function, args=[ast.Call(func=ast.Name(id="dict"), args=[], keywords=named)]) if (
-                names.library(function) in _DICTS
-            ):
-                keys |= {each.arg for each in named if each.arg is not None}
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) | ast.FunctionDef(name=name):
                 others.add(name)
             case ast.Call(func=ast.Attribute(), args=[ast.Constant(value=str(name)), *_]):  # maybe registered
                 others.add(name)
             case ast.ClassDef(body=body):
                 others |= {name for statement in body for name in bound_in_class(statement)}
-    return frozenset(key for key in keys - others if key.isidentifier() and not _is_of_others(key))
-
-
-def _is_of_others(name: str) -> bool:
-    kinds = (torch.Tensor, torch.nn.ModuleDict(), torch.nn.RNN, list, dict, str)
-    return name.startswith("_") or any(hasattr(kind, name) for kind in kinds)
+    return keys_of_layers(tree, names) - others
 
 
 def _imports_of_attempt(node: ast.stmt) -> list[ast.stmt]:

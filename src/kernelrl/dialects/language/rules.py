@@ -127,7 +127,8 @@ def _check_attribute(use: Use, meaning: Meaning, may_compute: bool) -> Iterator[
         yield violation("outside_language", use.node, f"….{name} of a function: functions are called")
         return
     is_own = _is_own(name, kinds, meaning) and _is_safe(use)
-    if is_own or kinds == Kind.NATIVE or _is_of_record(name, kinds, meaning):
+    is_key = name in meaning.keys_of_layers and kinds & Kind.MAPPING and not kinds & ~(Kind.MAPPING | Kind.DATA)
+    if is_own or is_key or kinds == Kind.NATIVE or _is_of_record(name, kinds, meaning):
         return
     if kinds & Kind.CLASS:
         yield violation(
