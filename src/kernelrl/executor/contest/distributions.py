@@ -138,7 +138,7 @@ def leave(
     if name == "uniform":
         return (-values.abs()).to(drawn.dtype)
     if name == "large":
-        return farther(name, values / (size or 1.0), generator).mul_(min(size, 1.0, factor)).to(drawn.dtype)
+        return farther(name, OUTER * values / (size or 1.0), generator).mul_(min(size, 1.0, factor)).to(drawn.dtype)
     coins = torch.rand(values.shape, generator=generator, dtype=values.dtype)
     if name == "spike":
         places = rare.some_places(values, generator)

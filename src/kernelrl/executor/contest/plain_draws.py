@@ -1,4 +1,5 @@
-"""Which random numbers reach a task's inputs as they were drawn, at most scaled, shifted or laid out in another way.
+"""Which random numbers reach a task's inputs as they were drawn, at most scaled, shifted or laid out in another way, or
+as shares that any numbers may become (`softmax`, `sigmoid`).
 
 What a task makes of others (a comparison, a sum, an order, an integer) may rest on the range that they come from.
 """
@@ -21,6 +22,7 @@ _LAID_OUT = frozenset(
         "index index_select gather take take_along_dim"
     ).split()
 )
+_SHARES = ("aten::_softmax", "aten::sigmoid")
 _SCALED = frozenset(f"aten::{name}" for name in "mul div add sub rsub neg".split())
 
 Range = tuple[float, float]
@@ -82,6 +84,8 @@ class PlainDraws:
             return (min(low, 0.0), max(high, 0.0)) if name in ("aten::triu", "aten::tril") else (low, high)
         if name == "aten::neg":
             return -high, -low
+        if name in _SHARES:
+            return 0.0, 1.0
         if name not in _SCALED or kwargs:
             return None
         tensors = [each for each in args if _is_tensor(each) and each.dim()]
