@@ -30,7 +30,7 @@ demo: setup ## train a small model on this CPU, from nothing to a report (a quar
 test: setup ## the test suite, without what takes long: minutes
 	$(BIN)/pytest $(PYTEST) -m "not slow and not exhaustive and not gpu and not cluster"
 
-test-slow: setup ## the tests that take long, and a further eighth of the candidates
+test-slow: setup ## the tests that take long, and a further tenth of the candidates
 	$(BIN)/pytest $(PYTEST) -m "slow and not gpu and not cluster"
 
 test-candidates: setup ## every candidate file of the executor's tests (half an hour on two cores)

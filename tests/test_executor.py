@@ -295,20 +295,20 @@ def _verdicts(executor: Executor, paths: Sequence[Path]) -> Iterator[tuple[Path,
         yield path, verdict
 
 
-QUICK = {path for paths in (EXPLOITS, HONEST) for path in paths[::8] if header(path).get("loader") != "torch"}
-"""An eighth of every family, whose names begin alike. What PyTorch's own loader builds takes a minute each."""
+QUICK = {path for paths in (EXPLOITS, HONEST) for path in paths[::12] if header(path).get("loader") != "torch"}
+"""A twelfth of every family, whose names begin alike. What PyTorch's own loader builds takes a minute each."""
 
 
 def _drawn() -> set[Path]:
-    """A seventh of the others, which `make test-slow` judges: others for each version of what judges, by its text.
+    """A ninth of the others, which `make test-slow` judges: others for each version of what judges, by its text.
 
     `make test-candidates` judges all.
     """
     texts = sorted(path for room in (executor_room, dialects) for path in Path(room.__file__).parent.rglob("*.py"))
     version = random.Random("".join(path.read_text() for path in texts))
     others = [[path for path in paths if path not in QUICK] for paths in (EXPLOITS, HONEST)]
-    part = version.randrange(7)
-    return {path for paths in others for path in paths[part::7]}
+    part = version.randrange(9)
+    return {path for paths in others for path in paths[part::9]}
 
 
 DRAWN = _drawn()
