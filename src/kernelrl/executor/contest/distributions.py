@@ -127,7 +127,8 @@ def leave(
     Args:
         name: one of `LEAVING`: `normal` leaves some values as they are, a fifth becomes negative and a quarter larger
             than the interval; `uniform` makes all of them negative; `spike` does with one element, or one in every
-            few rows, what `normal` does with many; `large` has all of them far from zero, see `farther`.
+            few rows, what `normal` does with many, and now and then much farther; `large` and `negative` have all of
+            them far from zero, see `farther`.
         drawn: what the task drew.
         generator: source of randomness.
         support: the interval.
@@ -137,7 +138,7 @@ def leave(
     values = drawn.double()
     if name == "uniform":
         return (-values.abs()).to(drawn.dtype)
-    if name == "large":
+    if name in ("large", "negative"):
         return farther(name, OUTER * values / (size or 1.0), generator).mul_(min(size, 1.0, factor)).to(drawn.dtype)
     coins = torch.rand(values.shape, generator=generator, dtype=values.dtype)
     if name == "spike":
@@ -147,6 +148,8 @@ def leave(
         coins.view(-1)[places] = chosen
     outer = torch.randn(values.shape, generator=generator, dtype=values.dtype).abs_().mul_(OUTER)
     outer = outer.clamp_(max=OUTERMOST).mul_(min(size, 1.0, factor))
+    if name == "spike":
+        outer *= LARGEST ** (0.75 * float(torch.rand((), generator=generator)))
     return torch.where(coins < 0.2, -outer, torch.where(coins < 0.45, size + outer, values)).to(drawn.dtype)
 
 
@@ -430,7 +433,7 @@ BOUNDARY: Distribution = "boundary"
 """
 RARE: tuple[Distribution, ...] = ("rows", "spike", "grains")
 """Those that are the task's own but for something rare."""
-LEAVING = ("normal", "uniform", "large", "spike")
+LEAVING = ("normal", "uniform", "large", "negative", "spike")
 """Those that say little within an interval, and in which values may leave it."""
 PATTERNED: tuple[Distribution, ...] = (*RARE, "single", "ordered")
 """Those in which coins are no longer independent of each other."""

@@ -228,8 +228,8 @@ def _in_order(some: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A few elements are zero, equal to others, or to their neighbours but for the last places, or small, and somewhere
-    a run has one sign or one value; maybe a tile is zero."""
+    """A few elements are zero, equal to others, or to their neighbours or to an extreme but for the last places, or
+    small, and somewhere a run has one sign or one value; maybe a tile is zero."""
     new = _flat(with_tile(values, generator) if coin(generator) else values)
     size = len(new)
     some, others = (torch.randint(size, (FEW,), generator=generator) for _ in range(2))
@@ -239,6 +239,8 @@ def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         first = torch.randint(size - 1, (FEW // 2,), generator=generator)
         units = 2 ** _below(UNITS_OF_DOUBLE if values.dtype == torch.float64 else UNITS, generator)
         new[first + 1] = new[first] * (1 + torch.finfo(values.dtype).eps * units)
+        if coin(generator):
+            _double_an_extreme(new.view(values.shape), torch.finfo(values.dtype).eps * units, generator)
     start = _below(size, generator)
     length = max(1, (values.shape[-1] if values.dim() else 1) // 4)
     length = 1 + _below(2 * length, generator)
@@ -252,6 +254,16 @@ def grains(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         pivot = _below(values.shape[-1], generator)
         new[..., pivot, pivot] = 0.0
     return new
+
+
+def _double_an_extreme(values: torch.Tensor, apart: float, generator: torch.Generator) -> None:
+    """Beside the largest or the smallest of a line along some dimension comes another one, which is as large but for a
+    small share."""
+    dim = _below(values.dim(), generator) if values.dim() else 0
+    line = values[tuple(slice(None) if each == dim else _below(n, generator) for each, n in enumerate(values.shape))]
+    if line.numel() > 1:
+        extreme = line.max() if coin(generator) else line.min()
+        line[_below(len(line), generator)] = extreme * (1 + (apart if coin(generator) else -apart))
 
 
 def single(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -7,6 +7,7 @@ does not hold between them, and what it leaves tiny has a size that matters.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -25,6 +26,9 @@ TYPICAL = 0.3
 FAR, FARTHEST = 4.0, 10.0
 """Magnitudes of the few elements of a vector that open or close a gate."""
 SHARE_FAR = 0.2
+MOST_FAR = 4
+"""Vectors of which some elements are far from zero: with more of them little of its inputs would be left behind many
+layers."""
 SHARE_CLAMPED = 0.125
 STEEP, STEEPEST = 1.25, 3.0
 """A slope between these is above 1: the larger of x and its multiple is no longer what a slope below zero gives."""
@@ -130,6 +134,9 @@ def vary(
         confined: by number, those of which the reference bears some values alone, and which.
     """
     given = {}
+    numbers = list(numbers)
+    vectors = [each for each in numbers if len(report["tensors"][each]["shape"]) == 1]
+    far = random.Random(seed).sample(vectors, min(MOST_FAR, len(vectors)))
     for number in numbers:
         tensor = report["tensors"][number]
         values = read(tensor)
@@ -148,7 +155,7 @@ def vary(
                 new = _vary_constant(wide, coins, enlarged and tensor["kind"] == "parameter")
             else:
                 new = wide + (coins - 0.5).mul_(0.2 * _size(wide))
-            if enlarged and _may_be_bias(tensor, wide, number in drawn):
+            if enlarged and number in far and _may_be_bias(tensor, wide, number in drawn):
                 new = _with_far_ones(new, generator)
             if clamped and tensor["name"] in clamped:
                 new = _beyond_limits(new, clamped[tensor["name"]], generator)
@@ -157,7 +164,7 @@ def vary(
             if slopes and number in slopes:
                 new = _sloping(new, slopes[number], generator)
             if seldom:
-                new = _with_seldom_ones(new, seldom, generator)
+                new = _with_seldom_ones(new, seldom if number in far else "some", generator)
             is_mask = tensor["kind"] == "buffer" and values.numel() > 1 and constants.are_alike(values)
             if crossed and is_mask and constants.are_whole(values):
                 new = constants.with_others(new, values, generator)
@@ -253,6 +260,8 @@ def _vary_drawn(values: torch.Tensor, coins: torch.Tensor, enlarged: bool) -> to
         return new
     rows = values.shape[0] if values.dim() else 1
     least = max(rows, values.numel() // rows) ** -0.5 if values.dim() > 1 else TYPICAL
+    if values.dim() > 2:  # of convolutions many may lie behind each other, with half of the numbers cut off by each
+        least = max(least, (2 * rows / values.numel()) ** 0.5)
     return new * max(1.0, least / size)
 
 
