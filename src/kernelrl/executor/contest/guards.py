@@ -38,7 +38,7 @@ _UNKNOWN, _TYPE = "__unknown__", "__type__"
 """Names under which the text finds what looks. A candidate can bind no name that begins so."""
 _PLAIN = vocabulary.DATA - {"format"}
 _OF_TENSORS = vocabulary.tensor_operators() | vocabulary.PACKING
-_OF_LAYERS = _OF_TENSORS | vocabulary.OF_MODULES | vocabulary.PARTS
+_OF_LAYERS = _OF_TENSORS | vocabulary.OF_MODULES | vocabulary.LAYER_LISTS | vocabulary.PARTS
 _OF_NUMBERS = vocabulary.NUMBERS_OF_DTYPE
 _OF_MACHINERY = vocabulary.RESERVED - vocabulary.OVERRIDABLE
 _OF_LISTS = frozenset(
@@ -282,7 +282,7 @@ def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
     if issubclass(kind, Native):
         return not name.startswith("_")
     if kind.__module__ == MODULE_NAME:
-        return name in own - _OF_MACHINERY or name in vocabulary.OF_MODULES
+        return name in own - _OF_MACHINERY or name in vocabulary.OF_MODULES | vocabulary.LAYER_LISTS
     if isinstance(of, type):
         return any(name in vars(base) for base in of.__mro__ if base.__module__ == MODULE_NAME)
     if isinstance(of, torch.Tensor):
