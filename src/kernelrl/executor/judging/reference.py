@@ -343,9 +343,14 @@ class Reference:
         return sorted(draws, key=lambda draw: in_turn.index(draw.parameters))
 
     def checked_case(self, draw: Draw) -> Case:
-        """The case of a draw that is checked, made again if there was no room to keep it. The caller holds `lock`."""
+        """The case of a draw that is checked, made again if there was no room to keep it. The caller holds `lock`.
+
+        Raises:
+            TaskError: the reference fails, or is not reliable on what it was reliable on.
+        """
         case = self.case(draw)
-        assert case is not None, "it was there"
+        if case is None:
+            raise TaskError(f"task {self.task.id}: the reference gives different outputs for the same inputs")
         return _named(case)
 
     def kept_case(self, draw: Draw) -> Case | None:
