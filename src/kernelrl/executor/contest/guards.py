@@ -39,6 +39,8 @@ _UNKNOWN, _TYPE = "__unknown__", "__type__"
 _PLAIN = vocabulary.DATA - {"format"}
 _OF_TENSORS = vocabulary.tensor_operators() | vocabulary.PACKING
 _OF_LAYERS = _OF_TENSORS | vocabulary.OF_MODULES | vocabulary.LAYER_LISTS | vocabulary.PARTS
+_DICTIONARIES = (torch.nn.ModuleDict, torch.nn.ParameterDict)
+"""What they hold they give as attributes, too."""
 _OF_NUMBERS = vocabulary.NUMBERS_OF_DTYPE
 _OF_MACHINERY = vocabulary.RESERVED - vocabulary.OVERRIDABLE
 _OF_LISTS = frozenset(
@@ -287,6 +289,8 @@ def _may_give(of: Any, kind: Any, name: str, own: frozenset[str]) -> bool:
         return any(name in vars(base) for base in of.__mro__ if base.__module__ == MODULE_NAME)
     if isinstance(of, torch.Tensor):
         return name in _OF_TENSORS
+    if kind in _DICTIONARIES and name in of:
+        return True
     if isinstance(of, torch.nn.Module):
         return name in _OF_LAYERS
     if kind.__module__ == "torch.return_types":
