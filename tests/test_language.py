@@ -458,6 +458,14 @@ def test_plain_pytorch_may_compute_and_is_held_to_the_same_language(body):
         assert found(foul, may_compute=True), foul
 
 
+def test_a_parameter_is_registered_under_a_name_with_a_number_by_setattr_as_well():
+    init = "for i in range(2):\n    setattr(self, f'w{i}', nn.Parameter(torch.ones(3)))"
+    assert found("mod.k(getattr(self, f'w{1}'), out)", init=init) == []
+    for foul in ("nn.Linear(3, 3)", "torch.relu", "print"):
+        assert found(init=f"for i in range(2):\n    setattr(self, f'w{{i}}', {foul})"), foul
+    assert found("setattr(out, 'shape', nn.Parameter(x))")
+
+
 def test_parameters_are_made_and_packed_in_init():
     init = (
         "self.register_buffer('scale', self.linear.weight.square().sum(dim=0))\nself.kept = torch.cat([self.scale] * 2)"

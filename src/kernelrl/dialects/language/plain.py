@@ -1,7 +1,8 @@
 """The plain form of a candidate's file. It is what the rules read, and what runs.
 
 What has no effect where a candidate is judged is left out, and forms that people use for the sake of training, or of
-other machines, stand for what they do here: an `autograd.Function` is a function, an import that is tried is made.
+other machines, stand for what they do here: an `autograd.Function` is a function, an import that is tried is made,
+`ModelNew = Net` is a class.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Set
 
+from kernelrl.candidate import ENTRY_POINT
 from kernelrl.dialects.language.definitions import bound_in_class, keys_of_layers
 from kernelrl.dialects.language.names import Names, imports_of
 
@@ -43,6 +45,7 @@ def plain(tree: ast.Module) -> ast.Module:
     body: list[ast.stmt] = []
     for node in tree.body:
         body += _imports_of_attempt(node) or [node]
+    body = [_derived(node) for node in body]
     functions = {each.name: each for node in body if (each := _function_of(node, names)) is not None}
     tree.body = [functions.get(node.name, node) if isinstance(node, ast.ClassDef) else node for node in body]
     loggers = {name for node in tree.body if (name := _logger_in(node, names)) is not None}
@@ -52,6 +55,14 @@ def plain(tree: ast.Module) -> ast.Module:
     if plainer.needs_math and "math" not in names.imports:
         tree.body.insert(0, ast.copy_location(ast.Import([ast.alias("math")]), tree.body[0]))
     return ast.fix_missing_locations(tree)
+
+
+def _derived(node: ast.stmt) -> ast.stmt:
+    """`ModelNew = Net` as a class that is derived from the other one; what else a statement is stays."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name() as other) if name == ENTRY_POINT:
+            return ast.copy_location(ast.ClassDef(name, [other], [], [ast.copy_location(ast.Pass(), node)], []), node)
+    return node
 
 
 def _is_idle(node: ast.stmt) -> bool:
@@ -200,6 +211,15 @@ class _Plainer(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if isinstance(node.func, ast.Name) and node.func.id == "print":
             node.keywords = [each for each in node.keywords if self._names.library(each.value) not in _STREAMS]
+        match node:
+            case ast.Call(ast.Name("setattr"), [ast.Name("self") as owner, _, ast.Call(func=kind)], []):
+                if self._names.library(kind) == "torch.nn.Parameter":
+                    node.func = ast.copy_location(ast.Attribute(owner, "register_parameter", ast.Load()), node)
+                    node.args = node.args[1:]
+        if self._names.library(node.func) == "itertools.repeat" and len(node.args) == 2 and not node.keywords:
+            one, count = node.args
+            several = ast.BinOp(ast.copy_location(ast.List([one], ast.Load()), node), ast.Mult(), count)
+            return self.generic_visit(ast.copy_location(several, node))  # type: ignore[return-value]
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:

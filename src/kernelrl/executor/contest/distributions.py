@@ -19,6 +19,8 @@ from kernelrl.executor.contest import rare
 from kernelrl.executor.contest.values import all_are_finite
 
 LARGE, LARGEST = 100.0, 1e4
+LESS_FAR = 1 / 3
+"""Share of the draws far from zero that are so only by the smaller factor: a maximum may start at −1000."""
 TINY, TINIEST = 1e-4, 1e-6
 """By what values are multiplied that are tiny, and those between large ends."""
 SOME = 0.05
@@ -186,7 +188,7 @@ def farther(name: str, values: torch.Tensor, generator: torch.Generator) -> torc
         values: of any shape.
         generator: source of randomness.
     """
-    away = (values.abs() + 1.0) * (LARGE if rare.coin(generator) else LARGEST)
+    away = (values.abs() + 1.0) * (LARGE if float(torch.rand((), generator=generator)) < LESS_FAR else LARGEST)
     if name == "negative":
         return -away
     if not values.dim() or rare.coin(generator) or rare.coin(generator):

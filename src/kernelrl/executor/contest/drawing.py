@@ -103,7 +103,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         self._other_state = torch.Generator().manual_seed(seed ^ 1).get_state()
         self.num_drawn = 0
         """Number of draws seen."""
-        self._num_with_nan = self._num_far = 0
+        self._num_with_nan = self._num_far = self._num_negative = 0
+        self._alternates = False  # of draws that leave their interval to be negative, every second one is positive
         self._signs: dict[int, torch.Tensor] | None = None  # of values far from zero, if they are opposite
         self.num_redrawn = 0
         """Number of draws that have other values than the task's own."""
@@ -225,7 +226,8 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             new = self._redraw_seldom(distribution, drawn, support, factor)
             return rare.not_finite(new, drawn, generator) if further.not_finite and new is not None else new
         if factor is not None and support is not None and distribution in distributions.LEAVING:
-            return distributions.leave(distribution, drawn, generator, support, factor)
+            new = distributions.leave(distribution, drawn, generator, support, factor)
+            return self._alternately(new) if distribution == "negative" else new
         negative = support is None and bool((drawn < 0).any())
         if further.far and negative and distribution != "uniform":
             return distributions.farther(distribution, drawn, generator)
@@ -250,6 +252,13 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             return distributions.with_even_rows(drawn if new is None else new, generator, 0.0, top)
         numbers = self._numbers(drawn, support, factor)
         return distributions.with_numbers(drawn if new is None else new, numbers, generator) if numbers else new
+
+    def _alternately(self, negative: torch.Tensor) -> torch.Tensor:
+        """Negative values, or in some runs every second time positive ones: products of two draws are far below zero."""
+        if self._num_negative == 0:
+            self._alternates = rare.coin(self._generator)
+        self._num_negative += 1
+        return -negative if self._alternates and self._num_negative % 2 == 0 else negative
 
     def _redraw_seldom(
         self, distribution: Distribution, drawn: torch.Tensor, support: Range | None, factor: float | None

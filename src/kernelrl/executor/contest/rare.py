@@ -64,9 +64,8 @@ Number = Callable[[torch.Tensor], torch.Tensor]
 
 
 def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Rows (see `_as_rows`) are of another size, zero, nearly equal to others, or have a pattern (see `_patterns`).
-
-    Or a tile is zero.
+    """Rows (see `_as_rows`) are of another size, zero, nearly equal to others, of numbers near one, so that their
+    product lasts, or have a pattern (see `_patterns`). Or a tile is zero.
     """
 
     def scaled(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
@@ -79,9 +78,13 @@ def rows(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         distance = NEARER if others.dtype == torch.float64 and coin(generator) else NEAR
         return others * (1 + distance * torch.randn(others.shape, generator=generator, dtype=others.dtype))
 
+    def near_one(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+        spread: torch.Tensor = torch.randn(some.shape, generator=generator, dtype=some.dtype) / some.shape[1] ** 0.5
+        return (1 + spread) * torch.ones_like(some).copysign(some)
+
     def kinds_of(length: int, several: bool) -> list[Kind]:
         in_order, *patterns = _patterns(generator, several)
-        kinds = [scaled, zero, near, *patterns]
+        kinds = [scaled, zero, near, near_one, *patterns]
         return kinds if length > LONG else [*kinds, in_order]
 
     if values.dim() > 1 and _below(TILE_ONE_IN, generator) == 0:

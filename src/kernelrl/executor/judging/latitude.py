@@ -204,7 +204,8 @@ def find_seldom(parameters: ReferenceParameters, bears: Callable[[int], bool]) -
         parameters: of the reference, which is reliable with those that are chosen.
         bears: whether it is reliable with the parameters of that number.
     """
-    kinds: tuple[Seldom | None, ...] = ("far", "some", None)
+    all_kinds: tuple[Seldom | None, ...] = ("lasting", "far", "some", None)
+    kinds = all_kinds if parameters.has_squares else all_kinds[1:]
     levels = [(kind, crossed) for kind in kinds for crossed in ([True, False] if parameters.compares else [False])]
     for parameters.seldom, parameters.crossed in levels:
         parameters.draw()

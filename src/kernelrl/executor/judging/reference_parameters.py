@@ -97,6 +97,11 @@ class ReferenceParameters:
         return bool(self._shown["tensors"])
 
     @property
+    def has_squares(self) -> bool:
+        """Whether any of those that could get other values is a square matrix."""
+        return bool(variation.find_squares(self._shown, self.variable))
+
+    @property
     def num_bytes(self) -> int:
         """Memory that the values hold."""
         return sum(values.nbytes for hidden in list(self._hidden.values()) for values in hidden.given.values())

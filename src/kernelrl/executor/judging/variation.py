@@ -40,8 +40,9 @@ FEWEST = 16
 
 Slope = Literal["steep", "falling"]
 """A slope above 1, or below 0."""
-Seldom = Literal["far", "some"]
-"""A row or element of zeros and one that is another's copy, and, for `far`, elements of vectors far from zero."""
+Seldom = Literal["lasting", "far", "some"]
+"""A row or element of zeros and one that is another's copy; for `far`, elements of vectors far from zero; and for
+`lasting`, in some sets of parameters, a square matrix as well that gives back what it is given."""
 Confined = Literal["above", "within", "near", "lower", "upper", "scaled"]
 """How a parameter varies that the reference does not bear otherwise: not below zero, within [0, 1], little, by factors
 and below or above its diagonal (a Cholesky factor stays one), or by factors alone (an identity stays invertible)."""
@@ -50,6 +51,11 @@ MARGIN, LITTLE = 0.02, 0.02
 FEWEST_ROWS = 5
 """With fewer rows, or elements of a vector, none is rare."""
 FARTHEST_OF_ALL = 100.0
+LASTING = (1.0, 8.0)
+"""Multiples of an identity: a state lasts with one where it is multiplied, with the other where a softmax follows."""
+SHARE_LASTING = 0.75
+SHARE_BESIDE = 0.1
+"""What such a matrix holds beside it, in units of what it would be."""
 
 
 def find_drawn(shown: dict[str, Any], keyed: dict[str, Any]) -> frozenset[int]:
@@ -97,6 +103,16 @@ def find_slopes(
     return frozenset(number for number in numbers if may_be_slope(report["tensors"][number]))
 
 
+def find_squares(report: dict[str, Any], numbers: Iterable[int]) -> list[int]:
+    """Numbers of the registrations that are square matrices of parameters, of two rows or more."""
+
+    def is_square(tensor: dict[str, Any]) -> bool:
+        rows, *columns = tensor["shape"] or [0]
+        return tensor["kind"] == "parameter" and columns == [rows] and rows > 1
+
+    return [number for number in numbers if is_square(report["tensors"][number])]
+
+
 def is_number(tensor: dict[str, Any]) -> bool:
     """Whether a registration is a parameter of one floating-point number."""
     is_one = tensor["kind"] == "parameter" and math.prod(tensor["shape"]) == 1
@@ -136,7 +152,10 @@ def vary(
     given = {}
     numbers = list(numbers)
     vectors = [each for each in numbers if len(report["tensors"][each]["shape"]) == 1]
-    far = random.Random(seed).sample(vectors, min(MOST_FAR, len(vectors)))
+    chances = random.Random(seed)
+    far = chances.sample(vectors, min(MOST_FAR, len(vectors)))
+    squares = find_squares(report, numbers)
+    lasting = chances.choice(squares) if seldom == "lasting" and squares and chances.random() < SHARE_LASTING else None
     for number in numbers:
         tensor = report["tensors"][number]
         values = read(tensor)
@@ -164,7 +183,9 @@ def vary(
             if slopes and number in slopes:
                 new = _sloping(new, slopes[number], generator)
             if seldom:
-                new = _with_seldom_ones(new, seldom if number in far else "some", generator)
+                new = _with_seldom_ones(new, number in far and seldom != "some", generator)
+            if number == lasting:
+                new = SHARE_BESIDE * new + chances.choice(LASTING) * torch.eye(len(new), dtype=new.dtype)
             is_mask = tensor["kind"] == "buffer" and values.numel() > 1 and constants.are_alike(values)
             if crossed and is_mask and constants.are_whole(values):
                 new = constants.with_others(new, values, generator)
@@ -205,7 +226,7 @@ def _sloping(values: torch.Tensor, kind: Slope, generator: torch.Generator) -> t
     return torch.where(coins < SHARE_STEEP, steep, values)
 
 
-def _with_seldom_ones(values: torch.Tensor, kind: Seldom, generator: torch.Generator) -> torch.Tensor:
+def _with_seldom_ones(values: torch.Tensor, far_ones: bool, generator: torch.Generator) -> torch.Tensor:
     """Something rare, as in `contest.rare`, along the first dimension. What is positive stays so."""
     if not values.dim() or len(values) < FEWEST_ROWS:
         return values
@@ -215,7 +236,7 @@ def _with_seldom_ones(values: torch.Tensor, kind: Seldom, generator: torch.Gener
     positive = float(values.min()) > 0
     if not positive:
         new[zero] = 0.0
-    if kind == "far" and values.dim() == 1:
+    if far_ones and values.dim() == 1:
         new[far] = FARTHEST_OF_ALL
         new[low] = new[low] if positive else -FARTHEST_OF_ALL
     return new
