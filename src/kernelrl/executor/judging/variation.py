@@ -194,14 +194,14 @@ def vary(
 
 
 def _beyond_limits(values: torch.Tensor, limits: Sequence[float], generator: torch.Generator) -> torch.Tensor:
-    """Some values, or the only one, beyond a limit; two to four times as large where none is known."""
+    """Some values, at least one, beyond a limit; two to four times as large where none is known."""
     chosen, level, which = torch.rand((3, *values.shape), generator=generator, dtype=values.dtype)
     far = values * (2 + 2 * level)
     if limits:
         highest = which < 0.5 if len(limits) > 1 else values <= limits[0]
         low, high = min(limits), max(limits)
         far = torch.where(highest, high + level * (1 + abs(high)), low - level * (1 + abs(low)))
-    return torch.where(chosen < SHARE_CLAMPED, far, values) if values.numel() > 1 else far
+    return torch.where(chosen <= max(SHARE_CLAMPED, float(chosen.min())), far, values)
 
 
 def _about_norm(values: torch.Tensor, known: Sequence[float], generator: torch.Generator) -> torch.Tensor:
