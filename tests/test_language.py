@@ -458,6 +458,46 @@ def test_plain_pytorch_may_compute_and_is_held_to_the_same_language(body):
         assert found(foul, may_compute=True), foul
 
 
+@pytest.mark.parametrize(
+    ("before", "body"),
+    [
+        ("import functools, operator", "n = functools.reduce(operator.mul, x.shape, 1)"),
+        ("from functools import reduce", "n = reduce(lambda a, b: a * b, x.shape)"),
+        ("from itertools import chain", "names = [*chain([1, 2], (3,))]"),
+        ("import itertools", "names = list(itertools.chain.from_iterable((n, n) for n in x.shape))"),
+        ("from itertools import repeat", "size = tuple(repeat(3, 2))"),
+        (
+            "from collections import namedtuple\nSizes = namedtuple('Sizes', 'rows columns')",
+            "n = Sizes(3, columns=4).rows",
+        ),
+        ("class Norm(nn.BatchNorm2d):\n    __constants__ = ['eps']\n    def forward(self, x):\n        return x", ""),
+    ],
+)
+def test_what_python_has_for_lists_and_records_has_a_plain_form(before, body):
+    assert found(body, before=before) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "body"),
+    [
+        ("import functools", "n = functools.reduce(max, x.shape)"),
+        ("import functools, operator", "n = functools.reduce(operator.mul, x.shape, x)"),
+        ("from functools import reduce", "n = reduce(lambda a, b: a * a, x.shape)"),
+        ("from itertools import chain", "names = [*chain(*[x, y])]"),
+        ("from itertools import chain", "for layer in chain([self.linear], []):\n    layer(x)"),
+        ("from itertools import repeat", "for layer in repeat(self.linear, 2):\n    layer(x)"),
+        ("from itertools import chain", "for layer in chain.from_iterable([[self.linear]]):\n    layer(x)"),
+        ("from collections import namedtuple\nSizes = namedtuple('Others', 'rows')", "n = Sizes(3)"),
+        ("from collections import namedtuple\nSizes = namedtuple('Sizes', '__class__')", "n = Sizes(3)"),
+        ("from collections import namedtuple\nSizes = namedtuple('Sizes', 'run')", "n = Sizes(self.linear).run(x)"),
+        ("class Norm(nn.BatchNorm2d):\n    pass", ""),
+        ("class Other(nn.Module):\n    __constants__ = [print]\n    def forward(self, x):\n        return x", ""),
+    ],
+)
+def test_other_uses_of_the_same_functions_are_refused(before, body):
+    assert found(body, before=before)
+
+
 def test_a_parameter_is_registered_under_a_name_with_a_number_by_setattr_as_well():
     init = "for i in range(2):\n    setattr(self, f'w{i}', nn.Parameter(torch.ones(3)))"
     assert found("mod.k(getattr(self, f'w{1}'), out)", init=init) == []

@@ -89,8 +89,12 @@ class Names:
         return ".".join([self.imports[node.id], *reversed(parts)])
 
 
+MOST_CHARS = 300
+"""Length of what is said of a violation."""
+
+
 def violation(rule: str, node: ast.AST, evidence: str) -> Violation:
-    return Violation(rule=rule, evidence=evidence[:200], line=getattr(node, "lineno", None))
+    return Violation(rule=rule, evidence=evidence[:MOST_CHARS], line=getattr(node, "lineno", None))
 
 
 def resolve(tree: ast.Module) -> Names:
@@ -146,7 +150,11 @@ _NO_NEED = "a kernel does not need it"
 _HINTS = {
     "numpy": "use math, or torch.tensor in __init__",
     "functools": "lru_cache and cache may decorate functions; elsewhere, write functions and loops",
-    "itertools": "there is product; elsewhere, write loops",
+    "itertools": "there are product, chain, and repeat with a number; elsewhere, write loops",
+    "operator": "write the operator itself",
+    "enum": "write constants of the file, or a dataclass",
+    "string": "put a source together by an f-string, or text.replace(…)",
+    "einops": "write view, permute and reshape",
     "os": "only constants of os.environ that steer a compiler may be set",
     "time": "the executor measures",
     "warnings": "raise an error, or say nothing",

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Set
+from typing import TypeVar
 
 from kernelrl.candidate import ENTRY_POINT
 from kernelrl.dialects.language.definitions import bound_in_class, keys_of_layers
 from kernelrl.dialects.language.names import Names, imports_of
 
+_Node = TypeVar("_Node", bound=ast.AST)
 _FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
 _OF_TRAINING = frozenset({"backward", "setup_context", "jvp", "vmap"})
 _KEPT_FOR_BACKWARD = frozenset(
@@ -45,24 +47,71 @@ def plain(tree: ast.Module) -> ast.Module:
     body: list[ast.stmt] = []
     for node in tree.body:
         body += _imports_of_attempt(node) or [node]
-    body = [_derived(node) for node in body]
+    tuples = {name for node in body if (name := _named_tuple_in(node, names)) is not None}
+    body = [_class_of(node, tuples) for node in body]
     functions = {each.name: each for node in body if (each := _function_of(node, names)) is not None}
     tree.body = [functions.get(node.name, node) if isinstance(node, ast.ClassDef) else node for node in body]
     loggers = {name for node in tree.body if (name := _logger_in(node, names)) is not None}
     tree.body = [node for node in tree.body if not _is_idle(node) and _logger_in(node, names) is None]
     plainer = _Plainer(names, frozenset(functions), loggers, _keys_of_layers(tree, names))
     plainer.visit(tree)
-    if plainer.needs_math and "math" not in names.imports:
-        tree.body.insert(0, ast.copy_location(ast.Import([ast.alias("math")]), tree.body[0]))
+    needed = ["math"] * plainer.needs_math + ["typing"] * bool(tuples)
+    for module in needed:
+        if module not in names.imports:
+            tree.body.insert(0, ast.copy_location(ast.Import([ast.alias(module)]), tree.body[0]))
     return ast.fix_missing_locations(tree)
 
 
-def _derived(node: ast.stmt) -> ast.stmt:
-    """`ModelNew = Net` as a class that is derived from the other one; what else a statement is stays."""
+def _class_of(node: ast.stmt, tuples: Set[str]) -> ast.stmt:
+    """`ModelNew = Net` as a class that is derived from the other one, and a named tuple as a class with fields; other
+    statements stay.
+
+    Args:
+        node: a statement of the file.
+        tuples: names of named tuples.
+    """
     match node:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name() as other) if name == ENTRY_POINT:
-            return ast.copy_location(ast.ClassDef(name, [other], [], [ast.copy_location(ast.Pass(), node)], []), node)
+            return _placed(ast.ClassDef(name, [other], [], [ast.Pass()], []), node)
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[_, fields])) if name in tuples:
+            base = ast.Attribute(ast.Name("typing", ast.Load()), "NamedTuple", ast.Load())
+            held: list[ast.stmt] = [
+                ast.AnnAssign(ast.Name(field, ast.Store()), ast.Name("int", ast.Load()), simple=1)
+                for field in _texts_in(fields)
+            ]
+            return _placed(ast.ClassDef(name, [base], [], held, []), node)
     return node
+
+
+def _named_tuple_in(node: ast.stmt, names: Names) -> str | None:
+    """The name of a named tuple that a statement makes by `collections.namedtuple`."""
+    match node:
+        case ast.Assign(
+            targets=[ast.Name(id=name)],
+            value=ast.Call(func=function, args=[ast.Constant(value=own), fields], keywords=[]),
+        ):
+            is_made = own == name and names.library(function) == "collections.namedtuple" and _texts_in(fields)
+            return name if is_made and names.imports.get("typing", "typing") == "typing" else None
+    return None
+
+
+def _texts_in(node: ast.expr) -> list[str]:
+    """The fields of a named tuple, as a text or several say them; empty: something else is given."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text.replace(",", " ").split()
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            texts = [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+            return texts if len(texts) == len(items) else []
+    return []
+
+
+def _placed(new: _Node, node: ast.AST) -> _Node:
+    """A piece of syntax that stands where another one stood, with all that is in it."""
+    for each in ast.walk(new):
+        if "lineno" in each._attributes and not hasattr(each, "lineno"):
+            ast.copy_location(each, node)
+    return new
 
 
 def _is_idle(node: ast.stmt) -> bool:
@@ -154,6 +203,14 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
+def _is_for_scripts(node: ast.stmt) -> bool:
+    """Whether it is `__constants__ = […]`, which TorchScript reads."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id="__constants__")], value=value):
+            return bool(_texts_in(value))
+    return False
+
+
 def _is_static(node: ast.FunctionDef, names: Names) -> bool:
     return [ast.unparse(each) for each in node.decorator_list if not _is_idle_decorator(each, names)] == [
         "staticmethod"
@@ -216,10 +273,47 @@ class _Plainer(ast.NodeTransformer):
                 if self._names.library(kind) == "torch.nn.Parameter":
                     node.func = ast.copy_location(ast.Attribute(owner, "register_parameter", ast.Load()), node)
                     node.args = node.args[1:]
-        if self._names.library(node.func) == "itertools.repeat" and len(node.args) == 2 and not node.keywords:
-            one, count = node.args
-            several = ast.BinOp(ast.copy_location(ast.List([one], ast.Load()), node), ast.Mult(), count)
-            return self.generic_visit(ast.copy_location(several, node))  # type: ignore[return-value]
+        if (plainer := self._plain_call(node)) is not None:
+            return self.generic_visit(_placed(plainer, node))  # type: ignore[return-value]
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def _plain_call(self, node: ast.Call) -> ast.expr | None:
+        """What a function of `itertools` or `functools` gives, as a list or a product; None: it is none of these."""
+        if node.keywords:
+            return None
+        lists = [
+            ast.ListComp(each.elt, each.generators) if isinstance(each, ast.GeneratorExp) else each
+            for each in node.args
+        ]
+        match self._names.library(node.func), lists:
+            case "itertools.repeat", [one, count]:
+                return ast.BinOp(ast.List([one], ast.Load()), ast.Mult(), count)
+            case "itertools.chain", parts:
+                starred = (part if isinstance(part, ast.Starred) else ast.Starred(part, ast.Load()) for part in parts)
+                return (
+                    None if any(isinstance(part, ast.Starred) for part in parts) else ast.List([*starred], ast.Load())
+                )
+            case "itertools.chain.from_iterable", [parts]:
+                part, one = (ast.Name(name, ast.Load()) for name in ("part", "one"))
+                loops = [(ast.Name("part", ast.Store()), parts), (ast.Name("one", ast.Store()), part)]
+                return ast.ListComp(one, [ast.comprehension(target, each, [], 0) for target, each in loops])
+            case "functools.reduce", [function, numbers, *first] if self._multiplies(function):
+                if [each.value for each in first if isinstance(each, ast.Constant)] == [1] * len(first):
+                    self.needs_math = True
+                    return ast.Call(ast.Attribute(ast.Name("math", ast.Load()), "prod", ast.Load()), [numbers], [])
+        return None
+
+    def _multiplies(self, function: ast.expr) -> bool:
+        """Whether a function gives the product of two numbers."""
+        match function:
+            case ast.Lambda(
+                args=ast.arguments(args=[first, second]), body=ast.BinOp(ast.Name() as one, ast.Mult(), other)
+            ):
+                return isinstance(other, ast.Name) and [one.id, other.id] == [first.arg, second.arg]
+        return self._names.library(function) == "operator.mul"
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
+        node.body = [each for each in node.body if not _is_for_scripts(each)] or [ast.copy_location(ast.Pass(), node)]
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:

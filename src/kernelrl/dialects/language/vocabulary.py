@@ -99,7 +99,7 @@ parameters and tables."""
 INSTEAD = {
     "functools.partial": "write a function",
     "functools.reduce": "write a loop, or math.prod(shape)",
-    "collections.namedtuple": "write class Sizes(typing.NamedTuple)",
+    "collections.namedtuple": "Sizes = namedtuple('Sizes', 'rows columns') stands at module level",
     "hashlib": "give the module a constant name: builds are kept by what they are made of",
     "torch.nn.modules.utils._pair": "write (k, k) if isinstance(k, int) else k",
     "torch.get_num_threads": "omp_get_max_threads() in C++ tells it",
@@ -251,7 +251,7 @@ LAYER_LISTS = _words("modules children named_modules named_children")
 VIEWS_OF_CONTAINERS = _words("items values keys copy")
 SEQUENCES = frozenset({"torch.nn.Sequential"})
 HOLDERS = SEQUENCES | {"torch.nn.ModuleList", "torch.nn.ModuleDict", "collections.OrderedDict"}
-DERIVABLE = _words("Linear LayerNorm RMSNorm GroupNorm")
+DERIVABLE = _words("Linear LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d BatchNorm3d")
 """Layers that a class may be derived from: besides `forward`, which it replaces, they have no method that computes."""
 LISTS_OF_PARAMETERS = _words("ParameterList ParameterDict")
 KEYWORDS = {

@@ -62,6 +62,7 @@ def redraw(
     drawn: torch.Tensor,
     generator: torch.Generator,
     support: tuple[float, float] | None = None,
+    of_any_sign: bool = False,
 ) -> torch.Tensor | None:
     """Values of the named distribution in the shape, dtype and support of `drawn`.
 
@@ -70,6 +71,7 @@ def redraw(
         drawn: what the task drew, of any shape.
         generator: source of randomness.
         support: the half-open interval from which it was drawn; None: it is guessed from the values.
+        of_any_sign: then it is all numbers, though these values may be positive by chance.
 
     Returns:
         None: the distribution says nothing about such values.
@@ -79,7 +81,7 @@ def redraw(
     if not drawn.is_floating_point():
         return _INTEGERS[name](drawn, generator) if name in _INTEGERS else None
     if name in RARE:
-        return _rare(name, drawn, generator, support)
+        return _rare(name, drawn, generator, support, of_any_sign)
     if not all_are_finite(drawn):
         return None
     values = drawn.double()
@@ -88,19 +90,24 @@ def redraw(
     if support is not None:
         new = _fold(DISTRIBUTIONS[name](values, generator), *support, drawn.dtype)
         return None if torch.equal(new, drawn) else new
-    fitted = _fit(DISTRIBUTIONS[name](values, generator), values)
+    new = DISTRIBUTIONS[name](values, generator)
+    fitted = new if of_any_sign else _fit(new, values)
     return None if fitted is None else fitted.to(drawn.dtype)
 
 
 def _rare(
-    name: Distribution, drawn: torch.Tensor, generator: torch.Generator, support: tuple[float, float] | None
+    name: Distribution,
+    drawn: torch.Tensor,
+    generator: torch.Generator,
+    support: tuple[float, float] | None,
+    of_any_sign: bool,
 ) -> torch.Tensor | None:
     """The drawn values, with something rare within their support, in their own precision: timed calls wait for it."""
     least = float(drawn.min())
     if not math.isfinite(least + float(drawn.max())):
         return None
     most = torch.finfo(drawn.dtype).max ** 0.75  # products and sums of some are finite
-    low, high = support or (least if least >= 0 else -most, most)
+    low, high = support or (least if least >= 0 and not of_any_sign else -most, most)
     return DISTRIBUTIONS[name](drawn, generator).clamp_(low, max(low, below(high, drawn.dtype)))
 
 

@@ -21,7 +21,8 @@ from kernelrl.executor.contest.plain_draws import PlainDraws, Range
 from kernelrl.executor.contest.values import real
 
 _UNIT = ("rand", "rand_like")
-_UNBOUNDED = tuple("randn randn_like normal normal_ exponential_ log_normal_ cauchy_ _standard_gamma".split())
+_NORMAL = ("randn", "randn_like", "normal", "normal_", "cauchy_")
+_UNBOUNDED = (*_NORMAL, "exponential_", "log_normal_", "_standard_gamma")
 _UNIFORM = ("uniform", "uniform_")
 _INTEGERS = ("randint", "randint_like", "random_", "multinomial")
 _COINS = ("bernoulli", "bernoulli_")
@@ -188,7 +189,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         if name in _INTEGERS:
             return self._redraw_integers(distribution, drawn, support)
         if name in _UNIT + _UNBOUNDED + _UNIFORM:
-            return self._redraw_floats(distribution, drawn, support)
+            return self._redraw_floats(distribution, drawn, support, name in _NORMAL)
         return None
 
     def _redraw_integers(
@@ -218,17 +219,17 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         return distributions.with_numbers(drawn if new is None else new, numbers, generator, rest=drawn)
 
     def _redraw_floats(
-        self, distribution: Distribution, drawn: torch.Tensor, support: Range | None
+        self, distribution: Distribution, drawn: torch.Tensor, support: Range | None, of_any_sign: bool
     ) -> torch.Tensor | None:
         further, generator = self._further, self._generator
         factor = dict(further.beyond).get(self.num_drawn)
         if distribution in distributions.RARE:
-            new = self._redraw_seldom(distribution, drawn, support, factor)
+            new = self._redraw_seldom(distribution, drawn, support, factor, of_any_sign)
             return rare.not_finite(new, drawn, generator) if further.not_finite and new is not None else new
         if factor is not None and support is not None and distribution in distributions.LEAVING:
             new = distributions.leave(distribution, drawn, generator, support, factor)
             return self._alternately(new) if distribution == "negative" else new
-        negative = support is None and bool((drawn < 0).any())
+        negative = support is None and (of_any_sign or bool((drawn < 0).any()))
         if further.far and negative and distribution != "uniform":
             return distributions.farther(distribution, drawn, generator)
         if further.far and negative:
@@ -245,37 +246,44 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             new = redraw("ends", drawn, generator, support)
             low, high = support[0], distributions.below(support[1], drawn.dtype)
             return None if new is None else distributions.with_outliers(new, low, high, generator)
-        new = redraw(distribution, drawn, generator, support)
+        new = redraw(distribution, drawn, generator, support, of_any_sign)
         if further.rows and (support is None or support[0] <= 0.0 < support[1]):
             mask = factor is None and support is not None  # what is compared: a row all true or all false
             top = distributions.below(support[1], drawn.dtype) if mask and support is not None else None
             return distributions.with_even_rows(drawn if new is None else new, generator, 0.0, top)
-        numbers = self._numbers(drawn, support, factor)
+        numbers = self._numbers(drawn, support, factor, of_any_sign)
         return distributions.with_numbers(drawn if new is None else new, numbers, generator) if numbers else new
 
     def _alternately(self, negative: torch.Tensor) -> torch.Tensor:
-        """Negative values, or in some runs every second time positive ones: products of two draws are far below zero."""
+        """Negative values, or in some runs every second time positive ones: products of both are far below zero."""
         if self._num_negative == 0:
             self._alternates = rare.coin(self._generator)
         self._num_negative += 1
         return -negative if self._alternates and self._num_negative % 2 == 0 else negative
 
     def _redraw_seldom(
-        self, distribution: Distribution, drawn: torch.Tensor, support: Range | None, factor: float | None
+        self,
+        distribution: Distribution,
+        drawn: torch.Tensor,
+        support: Range | None,
+        factor: float | None,
+        of_any_sign: bool,
     ) -> torch.Tensor | None:
         """The drawn values but for something rare."""
         if distribution in distributions.LEAVING:
-            numbers = self._numbers(drawn, support, factor)
+            numbers = self._numbers(drawn, support, factor, of_any_sign)
             if numbers and rare.coin(self._generator):
                 return rare.numbers(drawn, numbers, self._generator)
             if factor is not None and support is not None:
                 return distributions.leave(distribution, drawn, self._generator, support, factor)
-        return redraw(distribution, drawn, self._generator, support)
+        return redraw(distribution, drawn, self._generator, support, of_any_sign)
 
-    def _numbers(self, drawn: torch.Tensor, support: Range | None, factor: float | None) -> list[float]:
+    def _numbers(
+        self, drawn: torch.Tensor, support: Range | None, factor: float | None, of_any_sign: bool
+    ) -> list[float]:
         """Those that are to be mixed in and that the operator could have drawn, or that may lie outside."""
         low, high = (-math.inf, math.inf) if factor is not None or support is None else support
-        low = max(low, 0.0) if support is None and float(drawn.min()) >= 0.0 else low  # no normal draw
+        low = max(low, 0.0) if support is None and not of_any_sign and float(drawn.min()) >= 0.0 else low
         held = [float(torch.tensor(each, dtype=drawn.dtype)) == each for each in self._further.floats]
         return [each for each, exact in zip(self._further.floats, held, strict=True) if exact and low <= each < high]
 

@@ -66,7 +66,10 @@ GOLDEN = 0.618034
 """Multiples of the golden ratio, taken modulo one, are far from those before."""
 _ODD = -7046029254386353131
 """Multiplied with bits it mixes them: 2⁶⁴ over the golden ratio."""
-_STEPS = frozenset("sign sgn round floor ceil trunc frac fmod remainder floor_divide heaviside bucketize histc".split())
+_STEPS = frozenset(
+    "sign sgn round floor ceil trunc frac fmod remainder floor_divide heaviside bucketize histc hardshrink "
+    "hardsigmoid_backward hardswish_backward hardtanh_backward threshold_backward hardshrink_backward".split()
+)
 """Operators that jump, beside those that compare or convert to integers."""
 _TO_WHOLE = frozenset("sign sgn round floor ceil trunc heaviside floor_divide".split())
 """Operators that give whole numbers, which stay as they are."""

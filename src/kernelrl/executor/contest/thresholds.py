@@ -20,7 +20,14 @@ from kernelrl.executor.contest.operator_mode import OperatorMode, arguments_of
 from kernelrl.executor.contest.values import numbers_among, tensors_in
 
 _RELATIONS = frozenset("eq ne lt le gt ge".split())
-_COMPARES = _RELATIONS | frozenset("clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
+_OWN_LIMITS = {"hardsigmoid_backward": [-3.0, 3.0], "hardswish_backward": [-3.0, 3.0]}
+"""Of operators that jump at numbers which they are not given."""
+_COMPARES = (
+    _RELATIONS
+    | frozenset("clamp clamp_min clamp_max hardtanh threshold hardshrink softshrink".split())
+    | frozenset("hardtanh_backward threshold_backward hardshrink_backward softshrink_backward".split())
+    | _OWN_LIMITS.keys()
+)
 _SEARCHES = {"bucketize": 1, "searchsorted": 0}
 """Operators that find values among ascending ones, with the position of these among the arguments."""
 _LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
@@ -42,7 +49,7 @@ _CLAMPS = frozenset("clamp clamp_min clamp_max hardtanh threshold relu softshrin
 _LARGER_OR_SMALLER = ("maximum", "minimum")
 _LIMITING = _CLAMPS | {*_LARGER_OR_SMALLER, "_local_scalar_dense"}
 """Operators that limit what is made of parameters, or read it, so that Python may limit it."""
-_BOTH_SIDES = ("softshrink", "hardshrink")
+_BOTH_SIDES = ("softshrink", "hardshrink", "softshrink_backward", "hardshrink_backward")
 """Their limit is one for either sign."""
 _NORMS = {"embedding_renorm": (2, 3, None), "renorm": (3, 1, 2)}
 """Operators that limit the norms of slices: the places of limit, order and dimension (None: the first one)."""
@@ -224,6 +231,8 @@ class Thresholds(OperatorMode):  # type: ignore[no-untyped-call]
 
 def _limits(name: str, func: Any, args: Any, kwargs: Any) -> list[float]:
     """The numbers that an operator compares with, those that it has without being given them too."""
+    if name in _OWN_LIMITS:
+        return _OWN_LIMITS[name]
     limits = list(numbers_among(arguments_of(func, args, kwargs).values()))
     return [*limits, *(-limit for limit in limits)] if name in _BOTH_SIDES else limits
 

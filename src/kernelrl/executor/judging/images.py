@@ -161,7 +161,7 @@ class Images:
             thresholds = thresholds | {kind: [*thresholds[kind], *plain[:MOST]] for kind in ("floats", "ties")}
         self.thresholds = thresholds
         self.plain = [(number, factor) for number, factor in drawn["plain"]]
-        self.beyond = [] if thresholds["makes_places"] else self.plain
+        self.beyond = [] if thresholds["makes_indices"] else self.plain
 
     def forget(self) -> None:
         """What the reference does not bear of one draw, it may bear of others."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
+import operator
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count, islice
 from typing import Any
@@ -17,6 +19,10 @@ show what they are."""
 SPECIAL = (0.0, 1.0)
 """Numbers that programs treat in a way of their own: no noise, no guidance, a limit of a formula."""
 _SIZES = re.compile(r"\b(shape|ndim|dim|size|numel|len)\b")
+_INFINITY = ("float('inf')", "math.inf", "torch.inf", "np.inf", "numpy.inf")
+_SIGNS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+}
 MOST_SPECIAL, MOST_TRIES = 4, 8
 """Calls in which one number is special, and how many are tried to find those that the reference bears."""
 
@@ -51,18 +57,28 @@ def moved(form: Any, chooser: random.Random) -> Iterator[Any]:
 
 
 def special(form: Any, compared: set[float], chooser: random.Random) -> Iterator[Any]:
-    """Forms in which one number is special, in any order: 0, 1, or one with which the task compares, or near that."""
+    """Forms in which one number is special, in any order: 0, 1, or one with which the task compares, or beside that."""
     singles: list[tuple[int, float]] = []
 
     def note(at: int, number: float) -> float:
-        near = (each * chooser.choice((1.0, 1.0, 0.75, 1.25)) for each in sorted(compared) if each >= 0 or number < 0)
-        singles.extend((at, each) for each in dict.fromkeys((*SPECIAL, *near)) if each != number)
+        numbers = dict.fromkeys(SPECIAL)
+        for each in sorted(compared):
+            if each >= 0 or number < 0:
+                numbers |= dict.fromkeys((each, *_beside(each)))
+        singles.extend((at, each) for each in numbers if each != number)
         return number
 
     with_others(form, note)
     chooser.shuffle(singles)
     for place, other in singles:
         yield with_others(form, partial(_one, place, other))
+
+
+def _beside(number: float) -> tuple[float, float]:
+    """A smaller number and a larger one; of a share, shares."""
+    if 0 < number < 1:
+        return number / 2, (1 + number) / 2
+    return number * 0.75, number * 1.25
 
 
 def _each(change: Callable[[float], float], at: int, number: float) -> float:
@@ -106,28 +122,45 @@ def with_others(form: Any, change: Callable[[int, float], float]) -> Any:
 
 
 def compared_in(source: str) -> set[float]:
-    """The numbers with which a program's text compares others than sizes, or that it gives to `max` and `min`."""
+    """The numbers with which a program's text compares others than sizes, or that it gives to `max` and `min`.
+
+    They may have names.
+    """
+    tree = ast.parse(source)
+    known: dict[str, float] = {}
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    for node in sorted(named, key=lambda node: node.lineno):
+        if (number := _number(node.value, known)) is not None:
+            known[ast.unparse(node.targets[0])] = number
     found: set[float] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Compare | ast.Call) and _SIZES.search(ast.unparse(node)):
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Compare | ast.Call) and _SIZES.search(ast.unparse(each)):
             continue
         operands: list[ast.expr] = []
-        if isinstance(node, ast.Compare):
-            operands = [node.left, *node.comparators]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("max", "min"):
-            operands = node.args
-        found |= {number for operand in operands if (number := _number(operand)) is not None}
+        if isinstance(each, ast.Compare):
+            operands = [each.left, *each.comparators]
+        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id in ("max", "min"):
+            operands = each.args
+        found |= {number for operand in operands if (number := _number(operand, known)) is not None}
     return found
 
 
-def _number(node: ast.expr) -> float | None:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        number = _number(node.operand)
-        return None if number is None else -number
-    if isinstance(node, ast.Attribute) and node.attr == "inf":
-        return math.inf
-    if isinstance(node, ast.Call) and ast.unparse(node) == "float('inf')":
-        return math.inf
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
-        return float(node.value)
-    return None
+def _number(node: ast.expr, known: Mapping[str, float]) -> float | None:
+    """The number that an expression stands for; None: it is not known."""
+    match node:
+        case ast.Constant(value=bool()):
+            return None
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            one = _number(operand, known)
+            return None if one is None else -one
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _SIGNS:
+            one, other = _number(left, known), _number(right, known)
+            if one is None or other is None:
+                return None
+            with contextlib.suppress(ArithmeticError):
+                return _SIGNS[type(sign)](one, other)
+            return None
+    text = ast.unparse(node)
+    return math.inf if text in _INFINITY else known.get(text)

@@ -40,7 +40,6 @@ from kernelrl.executor.judging.reference_parameters import (
     INITIAL,
     REDRAWN,
     TIMED,
-    ZERO,
     ReferenceParameters,
 )
 from kernelrl.executor.judging.reference_process import ReferenceProcess
@@ -281,7 +280,7 @@ class Reference:
 
         find_slopes(self.parameters, bears_number)
         find_seldom(self.parameters, bears_number)
-        self.parameters.may_be_zero = bool(self.parameters.single) and bears_number(ZERO)
+        self.parameters.special = [number for number in self.parameters.applicable if bears_number(number)]
         if self.parameters.slopes != "none":
             self._cases.drop(draw)
         return True
@@ -370,10 +369,10 @@ class Reference:
             yield from (replace(draw, distribution=name) for name in chosen)
 
     def _special_draws(self, packed: frozenset[int]) -> list[Draw]:
-        """The task's own inputs with parameters as its program makes them, and with single numbers that are zero."""
+        """The task's own inputs with parameters as its program makes them, and with special ones."""
         if not self.parameters.vary:
             return []
-        purposes = [INITIAL, ZERO] if self.parameters.may_be_zero else [INITIAL]
+        purposes = [INITIAL, *self.parameters.special]
         return [Draw(_SPECIAL_FROM + each, parameters=self.parameters.number(each, packed)) for each in purposes]
 
     @cached_property

@@ -17,14 +17,14 @@ from kernelrl.executor.judging.seeds import Seeds
 
 KEYED = -1
 """Number of parameters that are nothing but drawn anew: what a candidate registers is known by them. None is tried."""
-CHECKED, REDRAWN, TIMED, INITIAL, ZERO = 1, 2, 3, 4, 5
+CHECKED, REDRAWN, TIMED, INITIAL, ZERO, SIDED, OPPOSITE = 1, 2, 3, 4, 5, 6, 7
 """Numbers of the hidden parameters: of further runs on the task's own inputs, on hidden ones, and of the timed runs; of
-one with such as the task's program makes (draws of its kind, and its constants), and of one where single numbers are
-zero.
+one with such as the task's program makes (draws of its kind, and its constants), of one where single numbers are
+zero, and of two in which each bias lies on one side of zero, and on the other.
 
 For candidates that pack some of them, `of_packed` has numbers of its own.
 """
-_PURPOSES = 5
+_PURPOSES = 7
 _NUMBER = re.compile(r"\d+")
 
 
@@ -60,8 +60,8 @@ class ReferenceParameters:
         """The reference compares floating-point numbers, or makes booleans of them."""
         self.vary = False
         """Calls have them: the reference is reliable with others than those that its program makes."""
-        self.may_be_zero = False
-        """Parameters that are single numbers may be zero: there are some, and the reference bears it."""
+        self.special: list[int] = []
+        """Numbers of those that come in a call each, of `ZERO`, `SIDED` and `OPPOSITE`: the reference bears them."""
         self.confined: dict[int, variation.Confined] = {}
         """By number, those of which the reference bears some values alone."""
         self.crossed = False
@@ -72,8 +72,8 @@ class ReferenceParameters:
         """Numbers of the registrations that could get other values."""
         self.drawn: frozenset[int] = frozenset()
         """Of those that get other values, the ones that depend on random draws."""
-        self.single: list[int] = []
-        """Of those that get other values, parameters that are one number, and not zero."""
+        self.applicable: list[int] = []
+        """Of the numbers that come in a call each, those that are others than `CHECKED`."""
 
     def learn(self, thresholds: dict[str, Any]) -> None:
         """From now on parameters lie on both sides of the limits that the reference sets them (`Thresholds.found`)."""
@@ -162,9 +162,15 @@ class ReferenceParameters:
         initial = {each: read(report["tensors"][each]) for each in chosen}
         self._hidden[INITIAL] = Parameters(self._hidden[KEYED].hidden, initial, {})
         checked = self._hidden[CHECKED]
-        self.single = [each for each in chosen if variation.is_number(report["tensors"][each]) and bool(initial[each])]
-        zeros = {each: torch.zeros_like(initial[each]) for each in self.single}
+        single = [each for each in chosen if variation.is_number(report["tensors"][each]) and bool(initial[each])]
+        zeros = {each: torch.zeros_like(initial[each]) for each in single}
         self._hidden[ZERO] = Parameters(checked.hidden, checked.given | zeros, {})
+        free = [each for each in chosen if each not in self.confined]
+        sided = variation.one_sided(report, read, free, self._seeds.of(Draw(SIDED), "parameters"))
+        self._hidden[SIDED] = Parameters(checked.hidden, checked.given | sided, {})
+        opposite = {each: -values for each, values in sided.items()}
+        self._hidden[OPPOSITE] = Parameters(checked.hidden, checked.given | opposite, {})
+        self.applicable = [*([ZERO] if zeros else []), *([SIDED, OPPOSITE] if sided else [])]
 
     def _slopes(self, report: dict[str, Any], kind: variation.Slope) -> dict[int, variation.Slope]:
         if self.slopes == "none":
@@ -177,7 +183,7 @@ class ReferenceParameters:
         """Number of the parameters of calls for that purpose; 0: they have those that the program makes.
 
         Args:
-            purpose: `CHECKED`, `REDRAWN`, `TIMED`, `INITIAL` or `ZERO`.
+            purpose: `CHECKED` or another one of these.
             packed: numbers of the registrations that the candidate holds in a form of its own.
         """
         return self.of_packed(purpose, packed) if self.vary else 0

@@ -30,6 +30,10 @@ MOST_FAR = 4
 """Vectors of which some elements are far from zero: with more of them little of its inputs would be left behind many
 layers."""
 SHARE_CLAMPED = 0.125
+SHARE_OPPOSITE = 0.25
+"""Share of the elements of a parameter of equal numbers, such as the ones of a norm, that get the other sign."""
+DISTANCES = ((1.0, 3.0), (4.0, 10.0), (64.0, 160.0))
+"""Intervals in which a vector lies whose elements are on one side of zero: one of three."""
 STEEP, STEEPEST = 1.25, 3.0
 """A slope between these is above 1: the larger of x and its multiple is no longer what a slope below zero gives."""
 SHARE_STEEP = SHARE_FALLING = 0.25
@@ -172,6 +176,8 @@ def vary(
                 new = _vary_drawn(wide, coins, enlarged)
             elif tensor["origin"] in ("constant", "literal"):
                 new = _vary_constant(wide, coins, enlarged and tensor["kind"] == "parameter")
+                if tensor["kind"] == "parameter" and wide.numel() > 1:
+                    new = torch.where(torch.rand(new.shape, generator=generator) < SHARE_OPPOSITE, -new, new)
             else:
                 new = wide + (coins - 0.5).mul_(0.2 * _size(wide))
             if enlarged and number in far and _may_be_bias(tensor, wide, number in drawn):
@@ -190,6 +196,32 @@ def vary(
             if crossed and is_mask and constants.are_whole(values):
                 new = constants.with_others(new, values, generator)
             given[number] = new.to(values.dtype)
+    return given
+
+
+def one_sided(
+    report: dict[str, Any], read: Callable[[dict[str, Any]], torch.Tensor], numbers: Iterable[int], seed: int
+) -> dict[int, torch.Tensor]:
+    """Biases far from zero, each on one side of it, where a maximum or a sum of exponentials of many values lies too.
+
+    Args:
+        report: what the reference's constructor registered.
+        read: a registered tensor's values.
+        numbers: of those that may get other values.
+        seed: of the values.
+    """
+    given = {}
+    for number in numbers:
+        tensor = report["tensors"][number]
+        values = read(tensor)
+        is_vector = 1 < values.numel() == max(values.shape) and values.is_floating_point()
+        if not is_vector or tensor["kind"] != "parameter" or not all_are_finite(values) or float(values.min()) > 0:
+            continue
+        generator = torch.Generator().manual_seed(seed ^ number)
+        sign, which = torch.rand(2, generator=generator).tolist()
+        low, high = DISTANCES[int(which * len(DISTANCES))]
+        new = low + (high - low) * torch.rand(values.shape, generator=generator, dtype=torch.float64)
+        given[number] = (new if sign < 0.5 else -new).to(values.dtype)
     return given
 
 
