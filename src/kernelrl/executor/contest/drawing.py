@@ -28,6 +28,8 @@ _INTEGERS = ("randint", "randint_like", "random_", "multinomial")
 _COINS = ("bernoulli", "bernoulli_")
 _COUNTS = {"poisson": 0, "binomial": 0, "geometric": 1, "geometric_": 1}
 """Operators that draw whole numbers, with the smallest; a largest has only `binomial`, which is told it."""
+ZERO_ONE_IN = 3
+"""Share of the runs with zeros in which one of several draws is zero throughout."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Further:
     """Some draws by Python's `random` are the smallest or the largest that they can be."""
     rows: bool = False
     """Some rows are all zero, of masks all false or all true."""
+    num_drawn: int = 0
+    """Then of so many draws, where they are several, one may be zero throughout."""
     between: float = 0.0
     """At the boundary: where floating-point values lie between those of two draws, 0 to 1."""
 
@@ -106,6 +110,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         """Number of draws seen."""
         self._num_with_nan = self._num_far = self._num_negative = 0
         self._alternates = False  # of draws that leave their interval to be negative, every second one is positive
+        self._zero: int | None = None  # number of the draw that is zero throughout, if it is one
         self._signs: dict[int, torch.Tensor] | None = None  # of values far from zero, if they are opposite
         self.num_redrawn = 0
         """Number of draws that have other values than the task's own."""
@@ -248,6 +253,10 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             return None if new is None else distributions.with_outliers(new, low, high, generator)
         new = redraw(distribution, drawn, generator, support, of_any_sign)
         if further.rows and (support is None or support[0] <= 0.0 < support[1]):
+            if self._zero is None:
+                self._zero = int(torch.randint(ZERO_ONE_IN * further.num_drawn + 1, (), generator=generator))
+            if further.num_drawn > 1 and self._zero == self.num_drawn:
+                return torch.zeros_like(drawn)
             mask = factor is None and support is not None  # what is compared: a row all true or all false
             top = distributions.below(support[1], drawn.dtype) if mask and support is not None else None
             return distributions.with_even_rows(drawn if new is None else new, generator, 0.0, top)

@@ -17,7 +17,7 @@ from kernelrl.executor import trees
 from kernelrl.executor.api import Distribution
 from kernelrl.executor.contest import constants, distributions, rare
 from kernelrl.executor.contest.constants import Variation
-from kernelrl.executor.contest.distributions import COUNTED, LEAVING, MIXES, RARE, WILD
+from kernelrl.executor.contest.distributions import BOUNDARY, COUNTED, LEAVING, MIXES, NOT_FINITE, RARE, WILD
 from kernelrl.executor.contest.few_places import vary_few
 from kernelrl.executor.contest.thresholds import GRID, LARGEST, MOST
 from kernelrl.executor.judging.arena import Draw, Shape, span_of, view, write
@@ -28,6 +28,8 @@ from kernelrl.executor.judging.seeds import Seeds
 _ALIGNMENT = 64
 _OTHER_GENERATORS = re.compile(r"\b(numpy|random)\b")
 _PYTHON = re.compile(r"^\s*(import\b[^#\n]*\brandom\b|from random import\b)", re.MULTILINE)
+APART_FROM, APART_TO = 1000, 1 << 18
+"""Between these numbers half of the inputs of a hidden distribution hold it in some of the task's draws alone."""
 _ANOTHER = 1 << 20
 """Inputs from which equal parts of others take their values have numbers beyond all others."""
 _REAL = "; pass complex numbers as torch.view_as_real(…), and make them of it in forward"
@@ -211,6 +213,15 @@ class Images:
             further |= {"python_ends": True}
         return further | {"counts": True} if counted else further
 
+    def _apart(self, draw: Draw) -> dict[str, Any]:
+        """Some of the task's draws, which alone hold the distribution; nothing: all do that may."""
+        kept = self.num_drawn < 2 or draw.distribution in ("task", BOUNDARY, *RARE, *NOT_FINITE, *self.only)
+        chooser = self.chooser(replace(draw, shape=0))
+        if kept or not APART_FROM <= draw.index < APART_TO or chooser.random() < 0.5:
+            return {}
+        some = [number for number in range(1, self.num_drawn + 1) if chooser.random() < 0.5]
+        return {"only": some or [chooser.randint(1, self.num_drawn)], "elsewhere": False}
+
     def _mixed(self, distribution: str) -> dict[str, Any]:
         """Which integers come how often."""
         if not self.mixes_integers or distribution in self.unmixed or distribution not in MIXES:
@@ -231,7 +242,7 @@ class Images:
             infinities = [] if self._minds_not_finite else compared["infinities"]
             return {"infinities": infinities} if infinities else {}
         if distribution == "zeros":
-            return {"rows": True, "beyond": self.plain}
+            return {"rows": True, "beyond": self.plain, "num_drawn": self.num_drawn}
         if distribution == "ties" and (compared["ties"] or compared["integers"]):
             return {"floats": compared["ties"], "integers": compared["integers"], "beyond": beyond}
         return found
@@ -344,7 +355,7 @@ class Images:
         inputs = Draw(draw.index, draw.distribution, draw.shape)  # the same ones with other parameters
         keyed = self._own.settings.seeds == "secret"
         question = {"do": "inputs", "seed": self._seeds.of(inputs), "sizes": sizes}
-        further = self.further(draw.distribution)
+        further = self.further(draw.distribution) | self._apart(inputs)
         return question | {"distribution": draw.distribution, "keyed": keyed, "further": further}
 
     def lay_out(self, drawn: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from kernelrl.executor.judging.cases import MOST_BYTES, Cases
 from kernelrl.executor.judging.demand import Demand, find_demand
 from kernelrl.executor.judging.expectations import Dependence
 from kernelrl.executor.judging.habits import Habits, find_not_finite, learn_habits, moves_values
-from kernelrl.executor.judging.images import Images
+from kernelrl.executor.judging.images import APART_FROM, APART_TO, Images
 from kernelrl.executor.judging.latitude import (
     find_apart,
     find_loose,
@@ -50,10 +50,8 @@ from kernelrl.executor.processes.peak_memory import PeakMemory
 from kernelrl.executor.processes.process import Process
 from kernelrl.task import Task
 
-_TIMED_FROM = 1000
-"""Hidden inputs of timed calls have numbers beyond those of the checked ones, which may have the same parameters."""
-_DRAWN_AGAIN_FROM = 1 << 18
-"""So have the inputs of a trial that are drawn once more, beyond those of timed calls."""
+_DRAWN_AGAIN_FROM = APART_TO
+"""Inputs of a trial that are drawn once more have numbers beyond those of timed calls."""
 _CROSSED_FROM = 1 << 19
 """So have those of other sizes or numbers that are hidden as well."""
 CROSSED = 2
@@ -442,7 +440,7 @@ class Reference:
 
         None: the reference does not run on them.
         """
-        draw = Draw(_TIMED_FROM + index, distribution, parameters=self.timed_parameters(packed))
+        draw = Draw(APART_FROM + index, distribution, parameters=self.timed_parameters(packed))
         return self._cases.provisional_if_borne(draw)
 
     def timed_parameters(self, packed: frozenset[int]) -> int:
