@@ -175,7 +175,7 @@ class Meaning(Calls):
         for base in node.bases:
             if not self._may_derive(node, base):
                 name = self.names.library(base) or ast.unparse(base)[:60]
-                evidence = f"class {node.name}({name}): classes are subclasses of nn.Module; write functions"
+                evidence = f"class {node.name}({name}): {_BASES}"
                 if name == "torch.autograd.Function":
                     evidence = f"class {node.name}({name}): nothing is trained here; make its forward a function"
                 self._refuse("library_call" if name.startswith("torch.") else "outside_language", base, evidence)
@@ -213,6 +213,9 @@ class Meaning(Calls):
         methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
         replaces = "forward" in methods and "reset_parameters" not in methods
         return name == "Module" or (replaces and name in vocabulary.DERIVABLE)
+
+
+_BASES = "a class has no base, or nn.Module, NamedTuple, one of this file, or a norm or Linear with its own forward"
 
 
 def _given(node: ast.Call) -> list[ast.expr]:

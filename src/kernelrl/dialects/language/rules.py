@@ -56,7 +56,7 @@ def _check_library(use: Use, may_compute: bool) -> Iterator[Violation]:
             "library_call", use.node, f"{use.name} as a value: a module stands before a dot, and nowhere else"
         )
     elif rest and use.unit.context != "dead" and not (name in vocabulary.DTYPES and rest in vocabulary.DATA):
-        hint = vocabulary.INSTEAD.get(f"{module}.{name}", f"{module}.{name} stands by itself")
+        hint = vocabulary.INSTEAD.get(f"{module}.{name}", f"nothing may be taken from {module}.{name}")
         yield violation("library_call", use.node, f"{use.name}: {hint}")
     elif name not in vocabulary.FORWARD.get(module, ()):
         yield from _check_computing_name(use, module, name, may_compute)
