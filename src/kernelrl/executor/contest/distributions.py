@@ -19,8 +19,8 @@ from kernelrl.executor.contest import rare
 from kernelrl.executor.contest.values import all_are_finite
 
 LARGE, LARGEST = 100.0, 1e4
-LESS_FAR = 1 / 3
-"""Share of the draws far from zero that are so only by the smaller factor: a maximum may start at −1000."""
+LESS_FAR = 1 / 2
+"""Share of the draws far from zero that are so by the smaller factor: products of larger ones are decided by rounding."""
 TINY, TINIEST = 1e-4, 1e-6
 """By what values are multiplied that are tiny, and those between large ends."""
 SOME = 0.05

@@ -109,7 +109,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         self.num_drawn = 0
         """Number of draws seen."""
         self._num_with_nan = self._num_far = self._num_negative = 0
-        self._alternates = False  # of draws that leave their interval to be negative, every second one is positive
+        self._turn = 0  # which of the draws that leave their interval to be negative are positive, see `_alternately`
         self._zero: int | None = None  # number of the draw that is zero throughout, if it is one
         self._signs: dict[int, torch.Tensor] | None = None  # of values far from zero, if they are opposite
         self.num_redrawn = 0
@@ -264,11 +264,12 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
         return distributions.with_numbers(drawn if new is None else new, numbers, generator) if numbers else new
 
     def _alternately(self, negative: torch.Tensor) -> torch.Tensor:
-        """Negative values, or in some runs every second time positive ones: products of both are far below zero."""
+        """Negative values, or in most runs positive ones by turns or after the first: products are far below zero."""
         if self._num_negative == 0:
-            self._alternates = rare.coin(self._generator)
+            self._turn = int(torch.randint(4, (), generator=self._generator))
         self._num_negative += 1
-        return -negative if self._alternates and self._num_negative % 2 == 0 else negative
+        is_positive = self._num_negative > 1 if self._turn == 2 else self._turn < 2 and self._num_negative % 2 == 0
+        return -negative if is_positive else negative
 
     def _redraw_seldom(
         self,

@@ -17,14 +17,14 @@ from kernelrl.executor.judging.seeds import Seeds
 
 KEYED = -1
 """Number of parameters that are nothing but drawn anew: what a candidate registers is known by them. None is tried."""
-CHECKED, REDRAWN, TIMED, INITIAL, ZERO, SIDED, OPPOSITE = 1, 2, 3, 4, 5, 6, 7
+CHECKED, REDRAWN, TIMED, INITIAL, ZERO, SIDED, OPPOSITE, FAINT = 1, 2, 3, 4, 5, 6, 7, 8
 """Numbers of the hidden parameters: of further runs on the task's own inputs, on hidden ones, and of the timed runs; of
 one with such as the task's program makes (draws of its kind, and its constants), of one where single numbers are
-zero, and of two in which each bias lies on one side of zero, and on the other.
+zero, of two in which each bias lies on one side of zero, and on the other, and of one where what is drawn is small.
 
 For candidates that pack some of them, `of_packed` has numbers of its own.
 """
-_PURPOSES = 7
+_PURPOSES = 8
 _NUMBER = re.compile(r"\d+")
 
 
@@ -61,7 +61,7 @@ class ReferenceParameters:
         self.vary = False
         """Calls have them: the reference is reliable with others than those that its program makes."""
         self.special: list[int] = []
-        """Numbers of those that come in a call each, of `ZERO`, `SIDED` and `OPPOSITE`: the reference bears them."""
+        """Numbers of those that come in a call each, of `ZERO` and those behind it: the reference bears them."""
         self.confined: dict[int, variation.Confined] = {}
         """By number, those of which the reference bears some values alone."""
         self.crossed = False
@@ -170,7 +170,10 @@ class ReferenceParameters:
         self._hidden[SIDED] = Parameters(checked.hidden, checked.given | sided, {})
         opposite = {each: -values for each, values in sided.items()}
         self._hidden[OPPOSITE] = Parameters(checked.hidden, checked.given | opposite, {})
-        self.applicable = [*([ZERO] if zeros else []), *([SIDED, OPPOSITE] if sided else [])]
+        faint = variation.faint(checked.given, [each for each in free if each in drawn and each in checked.given])
+        self._hidden[FAINT] = Parameters(checked.hidden, checked.given | faint, {})
+        groups = (zeros, [ZERO]), (sided, [SIDED, OPPOSITE]), (faint, [FAINT])
+        self.applicable = [number for others, numbers in groups if others for number in numbers]
 
     def _slopes(self, report: dict[str, Any], kind: variation.Slope) -> dict[int, variation.Slope]:
         if self.slopes == "none":

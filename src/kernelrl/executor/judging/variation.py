@@ -32,8 +32,11 @@ layers."""
 SHARE_CLAMPED = 0.125
 SHARE_OPPOSITE = 0.25
 """Share of the elements of a parameter of equal numbers, such as the ones of a norm, that get the other sign."""
-DISTANCES = ((1.0, 3.0), (4.0, 10.0), (64.0, 160.0))
-"""Intervals in which a vector lies whose elements are on one side of zero: one of three."""
+DISTANCES = ((1.0, 3.0), (4.0, 10.0), (104.0, 200.0))
+"""Intervals in which a vector lies whose elements are on one side of zero: one of three. In float32 the
+exponential of the last is zero or infinite."""
+FAINT = 1 / 64
+"""By what parameters are multiplied that leave the next norm about as little as its epsilon."""
 STEEP, STEEPEST = 1.25, 3.0
 """A slope between these is above 1: the larger of x and its multiple is no longer what a slope below zero gives."""
 SHARE_STEEP = SHARE_FALLING = 0.25
@@ -223,6 +226,11 @@ def one_sided(
         new = low + (high - low) * torch.rand(values.shape, generator=generator, dtype=torch.float64)
         given[number] = (new if sign < 0.5 else -new).to(values.dtype)
     return given
+
+
+def faint(given: Mapping[int, torch.Tensor], numbers: Iterable[int]) -> dict[int, torch.Tensor]:
+    """Some of the given values made so small that the epsilon of a norm behind them shows."""
+    return {number: given[number] * FAINT for number in numbers if given[number].is_floating_point()}
 
 
 def _beyond_limits(values: torch.Tensor, limits: Sequence[float], generator: torch.Generator) -> torch.Tensor:
