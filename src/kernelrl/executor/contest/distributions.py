@@ -20,7 +20,7 @@ from kernelrl.executor.contest.values import all_are_finite
 
 LARGE, LARGEST = 100.0, 1e4
 LESS_FAR = 1 / 2
-"""Share of the draws far from zero that are so by the smaller factor: products of larger ones are decided by rounding."""
+"""Share of the draws far from zero that are so by the smaller factor: rounding decides products of more."""
 TINY, TINIEST = 1e-4, 1e-6
 """By what values are multiplied that are tiny, and those between large ends."""
 SOME = 0.05
