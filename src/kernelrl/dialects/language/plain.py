@@ -288,11 +288,8 @@ class _Plainer(ast.NodeTransformer):
         match self._names.library(node.func), lists:
             case "itertools.repeat", [one, count]:
                 return ast.BinOp(ast.List([one], ast.Load()), ast.Mult(), count)
-            case "itertools.chain", parts:
-                starred = (part if isinstance(part, ast.Starred) else ast.Starred(part, ast.Load()) for part in parts)
-                return (
-                    None if any(isinstance(part, ast.Starred) for part in parts) else ast.List([*starred], ast.Load())
-                )
+            case "itertools.chain", parts if not any(isinstance(part, ast.Starred) for part in parts):
+                return ast.List([ast.Starred(part, ast.Load()) for part in parts], ast.Load())
             case "itertools.chain.from_iterable", [parts]:
                 part, one = (ast.Name(name, ast.Load()) for name in ("part", "one"))
                 loops = [(ast.Name("part", ast.Store()), parts), (ast.Name("one", ast.Store()), part)]
