@@ -17,14 +17,15 @@ from kernelrl.executor.judging.seeds import Seeds
 
 KEYED = -1
 """Number of parameters that are nothing but drawn anew: what a candidate registers is known by them. None is tried."""
-CHECKED, REDRAWN, TIMED, INITIAL, ZERO, SIDED, OPPOSITE, FAINT = 1, 2, 3, 4, 5, 6, 7, 8
+CHECKED, REDRAWN, TIMED, INITIAL, ZERO, SIDED, OPPOSITE, FAINT, CONSTANT = 1, 2, 3, 4, 5, 6, 7, 8, 9
 """Numbers of the hidden parameters: of further runs on the task's own inputs, on hidden ones, and of the timed runs; of
 one with such as the task's program makes (draws of its kind, and its constants), of one where single numbers are
-zero, of two in which each bias lies on one side of zero, and on the other, and of one where what is drawn is small.
+zero, of two in which each bias lies on one side of zero, and on the other, of one where what is drawn is small, and of
+one where some of what was measured of other data (running variances) are those of data that were constant.
 
 For candidates that pack some of them, `of_packed` has numbers of its own.
 """
-_PURPOSES = 8
+_PURPOSES = 9
 _NUMBER = re.compile(r"\d+")
 
 
@@ -172,7 +173,10 @@ class ReferenceParameters:
         self._hidden[OPPOSITE] = Parameters(checked.hidden, checked.given | opposite, {})
         faint = variation.faint(checked.given, [each for each in free if each in drawn and each in checked.given])
         self._hidden[FAINT] = Parameters(checked.hidden, checked.given | faint, {})
-        groups = (zeros, [ZERO]), (sided, [SIDED, OPPOSITE]), (faint, [FAINT])
+        buffers = [each for each in free if report["tensors"][each]["kind"] == "buffer"]
+        constant = variation.vanishing(checked.given, buffers, self._seeds.of(Draw(CONSTANT), "parameters"))
+        self._hidden[CONSTANT] = Parameters(checked.hidden, checked.given | constant, {})
+        groups = (zeros, [ZERO]), (sided, [SIDED, OPPOSITE]), (faint, [FAINT]), (constant, [CONSTANT])
         self.applicable = [number for others, numbers in groups if others for number in numbers]
 
     def _slopes(self, report: dict[str, Any], kind: variation.Slope) -> dict[int, variation.Slope]:

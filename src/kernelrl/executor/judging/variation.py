@@ -37,6 +37,8 @@ DISTANCES = ((1.0, 3.0), (4.0, 10.0), (104.0, 200.0))
 exponential of the last is zero or infinite."""
 FAINT = 1 / 64
 """By what parameters are multiplied that leave the next norm about as little as its epsilon."""
+SHARE_ZERO = 0.125
+"""Share of the elements of a buffer of positive numbers that are zero in one call."""
 STEEP, STEEPEST = 1.25, 3.0
 """A slope between these is above 1: the larger of x and its multiple is no longer what a slope below zero gives."""
 SHARE_STEEP = SHARE_FALLING = 0.25
@@ -231,6 +233,17 @@ def one_sided(
 def faint(given: Mapping[int, torch.Tensor], numbers: Iterable[int]) -> dict[int, torch.Tensor]:
     """Some of the given values made so small that the epsilon of a norm behind them shows."""
     return {number: given[number] * FAINT for number in numbers if given[number].is_floating_point()}
+
+
+def vanishing(given: Mapping[int, torch.Tensor], numbers: Iterable[int], seed: int) -> dict[int, torch.Tensor]:
+    """Zeros among given values that are all above zero, so that the epsilon shows that a root of them has."""
+    found = {}
+    for number in numbers:
+        values = given.get(number)
+        if values is not None and values.is_floating_point() and values.numel() > 1 and float(values.min()) > 0:
+            coins = torch.rand(values.shape, generator=torch.Generator().manual_seed(seed ^ number))
+            found[number] = values.masked_fill(coins <= max(SHARE_ZERO, float(coins.min())), 0.0)
+    return found
 
 
 def _beyond_limits(values: torch.Tensor, limits: Sequence[float], generator: torch.Generator) -> torch.Tensor:
