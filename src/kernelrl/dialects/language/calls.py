@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from kernelrl.dialects.language import vocabulary
 from kernelrl.dialects.language.definitions import Entry, Use, fields_of, numbered_names
@@ -98,6 +99,8 @@ class Calls(Expressions):
         arguments = self._arguments(node)
         if name.endswith(".load_inline"):
             return flow.value(Kind.NATIVE)
+        if name in vocabulary.TABLES:  # of addresses, which are read in the kernel
+            self._note_addresses(node, flow.value(Kind.NATIVE))
         if name in vocabulary.HOLDERS:
             container = flow.value(Kind.SEQUENCE if name in vocabulary.SEQUENCES else Kind.DATA)
             if name == "collections.OrderedDict":
@@ -258,6 +261,11 @@ class Calls(Expressions):
     def _call_value(self, node: ast.Call, called: Value) -> Value:
         return self._result(node, called, self._arguments(node))
 
+    def _note_addresses(self, node: ast.Call, called: Value) -> None:
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            for function in _addresses(argument):
+                self.addresses[id(function)] = called
+
     def _result(
         self, node: ast.Call, called: Value, arguments: list[tuple[str | None, Value]], is_method: bool = False
     ) -> Value:
@@ -272,6 +280,7 @@ class Calls(Expressions):
         """
         flow = self.flow
         self.calls.append(Use(node, self._unit, _written(node.func), called, called=True))
+        self._note_addresses(node, called)
         result = flow.value()
         compiled = Kind.NATIVE | Kind.KERNEL | Kind.SEQUENCE
         flow.edge(called.own, result.own, compiled, Kind.DATA)
@@ -284,6 +293,18 @@ class Calls(Expressions):
         self._give(arguments, self._methods["forward"], called, Kind.OBJECT | Kind.SEQUENCE)
         flow.assign_if(called, Kind.OBJECT | Kind.SEQUENCE, self._methods["forward"].returned, result)
         return result
+
+
+def _addresses(node: ast.expr) -> Iterator[ast.Attribute]:
+    """Where an argument is an address (`x.data_ptr()`), or a list of them."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="data_ptr") as function, args=[], keywords=[]):
+            yield function
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            for element in elements:
+                yield from _addresses(element)
+        case ast.ListComp(elt=element):
+            yield from _addresses(element)
 
 
 def _is_plain(value: object) -> bool:

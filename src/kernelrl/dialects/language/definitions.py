@@ -103,6 +103,8 @@ class Definitions:
         self.calls: list[Use] = []
         self.ties: list[tuple[Use, Value]] = []
         """Attributes of others than `self` that are assigned, and to what."""
+        self.addresses: dict[int, Value] = {}
+        """By node of `x.data_ptr`, what is called with the address alone or in a list."""
         self.kernels: list[ast.FunctionDef] = []
         self.violations: list[Violation] = []
         self.classes: dict[str, ast.ClassDef] = {

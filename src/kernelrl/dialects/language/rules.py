@@ -25,12 +25,27 @@ def find_uses(meaning: Meaning, may_compute: bool) -> Iterator[Violation]:
     """
     for use in meaning.libraries:
         yield from _check_library(use, may_compute)
+    is_native = compiles(meaning)
     for use in meaning.attributes:
         yield from _check_attribute(use, meaning, may_compute)
+        if is_native and use.name == "data_ptr":
+            yield from _check_address(use, meaning)
     for use in meaning.calls:
         yield from _check_call(use, meaning, may_compute)
     for use, value in meaning.ties:
         yield from _check_tie(use, value, meaning)
+
+
+def _check_address(use: Use, meaning: Meaning) -> Iterator[Violation]:
+    """Native code chooses where tensors lie, and so could tell Python numbers by it."""
+    assert use.value is not None
+    called = meaning.addresses.get(id(use.node))
+    is_own = meaning.flow.kinds(use.value.own) in (Kind.OBJECT, Kind.NATIVE)
+    if use.unit.context != "dead" and not is_own and (called is None or meaning.flow.kinds(called.own) != Kind.NATIVE):
+        evidence = (
+            "….data_ptr: an address is given to a compiled function, as kernel(x.data_ptr()), and to nothing else"
+        )
+        yield violation("outside_language", use.node, evidence)
 
 
 def _check_tie(use: Use, value: Value, meaning: Meaning) -> Iterator[Violation]:
@@ -198,7 +213,7 @@ def _refuse_attribute(use: Use, kinds: Kind) -> Violation:
     if kinds == Kind.OBJECT and name in vocabulary.FOREIGN:
         evidence = f"….{name} of an object of this file: arrays and tensors have that too; give yours another name"
         return violation("outside_language", use.node, evidence)
-    if kinds == Kind.OBJECT:
+    if kinds == Kind.OBJECT and name not in vocabulary.LAYER_LISTS:
         return violation("outside_language", use.node, f"self.{name}: nothing in this file assigns it")
     if name in vocabulary.OF_LAYERS_TOO:
         return violation("library_call", use.node, f"….{name}: {vocabulary.OF_LAYERS_TOO[name]}")

@@ -125,7 +125,8 @@ def _check_function(node: ast.FunctionDef, parent: ast.AST) -> Iterator[Violatio
             evidence = f"method {node.name}: its first argument is self, unless it is a staticmethod"
             yield violation("outside_language", node, evidence)
         if node.name in vocabulary.RESERVED - vocabulary.OVERRIDABLE or (static and node.name in vocabulary.RESERVED):
-            yield violation("patched_library", node, f"{node.name} of nn.Module; give your method another name")
+            whose = "Python calls by itself" if node.name.startswith("__") else "nn.Module has"
+            yield violation("patched_library", node, f"{node.name}, which {whose}: give your method another name")
     if not (node.name == "__init__" and isinstance(parent, ast.ClassDef)):
         yield from _check_definition(node.name, node)
     yield from _check_arguments(node, first)

@@ -229,10 +229,10 @@ OF_ANY_DATA = FOREIGN | frozenset(
     for name in dir(kind)
 )
 """Attributes that something which is data may have, or a module of PyTorch's."""
+LAYER_LISTS = _words("modules children named_modules named_children")
 OF_LAYERS_TOO = {
     "forward": "a layer of this file is called, as layer(x); what torch.nn's layers compute is your kernel's work",
-    "children": "go through an nn.ModuleList, or name the layers",
-    "named_children": "go through an nn.ModuleList, or name the layers",
+    **dict.fromkeys(LAYER_LISTS, "go through an nn.ModuleList, or name the layers"),
 }
 """What neither data nor a layer has in the language, with what to write."""
 OF_MODULES = _words("register_buffer register_parameter apply parameters named_parameters buffers training eval train")
@@ -247,13 +247,17 @@ SAME = _words("to eval train cuda cpu half float double bfloat16 requires_grad_ 
 """Methods whose result is what they are called on, as far as the rules are concerned."""
 ELEMENT = _words("get pop setdefault")
 MUTATORS = _words("append extend insert update setdefault")
-LAYER_LISTS = _words("modules children named_modules named_children")
 VIEWS_OF_CONTAINERS = _words("items values keys copy")
 SEQUENCES = frozenset({"torch.nn.Sequential"})
 HOLDERS = SEQUENCES | {"torch.nn.ModuleList", "torch.nn.ModuleDict", "collections.OrderedDict"}
-DERIVABLE = _words("Linear LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d BatchNorm3d")
+DERIVABLE = _words(
+    "Linear LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d BatchNorm3d Conv1d Conv2d Conv3d ConvTranspose1d "
+    "ConvTranspose2d ConvTranspose3d"
+)
 """Layers that a class may be derived from: besides `forward`, which it replaces, they have no method that computes."""
 LISTS_OF_PARAMETERS = _words("ParameterList ParameterDict")
+TABLES = _words("torch.tensor torch.as_tensor")
+"""Functions that may be given addresses."""
 KEYWORDS = {
     "triton.jit": (0, _words("noinline do_not_specialize do_not_specialize_on_alignment debug")),
     "triton.autotune": (2, _words("configs key reset_to_zero restore_value warmup rep cache_results")),

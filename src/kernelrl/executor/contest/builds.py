@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -23,7 +23,7 @@ NUMBER_BYTES = 4
 """Of a text or a number that count as one number."""
 MOST_DIMENSIONS, CHANGES, MOST_LEAVES = 8, 16, 16
 """A tensor with more dimensions hands over a number in each; so does a function that changes the form of what it
-returns so often (a shape, a type, what is None), and what holds more than so many things where that changes."""
+returns so often (a shape, strides, a type, what is None), and what holds more than so many things where that changes."""
 
 
 _PLAIN: frozenset[type] = frozenset(
@@ -53,6 +53,8 @@ class HandedOver:
 
     def __init__(self) -> None:
         self.count = 0
+        self.is_counting = False
+        """Numbers in shapes of what functions are given count as well, which takes time."""
         self._forms: dict[int, Any] = {}  # of what each function has returned the last time
         self._num_changed = 0
 
@@ -65,11 +67,14 @@ class HandedOver:
             for each in (*args, *kwargs.values()):
                 if type(each) not in _PLAIN:
                     _check_given(each)
+            given = list(_with_layouts((args, kwargs))) if self.is_counting else ()
             try:
                 result = function(*args, **kwargs)
             except Exception:  # whose text may hold any
                 self.count += MANY
                 raise
+            if any(_layout(tensor) != layout for tensor, layout in given):
+                self.count += MANY
             leaves: list[Any] = []
             found, form = self._received(result, args, leaves)
             if self._forms.get(id(function), self) != form:
@@ -104,7 +109,7 @@ class HandedOver:
         if hasattr(result, "__dlpack__"):
             self.count += _numbers_beside(result)
             which = [number for number, other in enumerate(given) if other is result]
-            return result, (str(result.dtype), tuple(result.shape), which)
+            return result, (str(result.dtype), *_layout(result), which)
         if callable(result):
             return self.counting(result), kind
         if kind in (str, bytes):
@@ -118,10 +123,27 @@ class HandedOver:
         return result, kind
 
 
+def _with_layouts(argument: Any) -> Iterator[tuple[torch.Tensor, Any]]:
+    """The tensors of an argument, and how each lies in memory."""
+    if isinstance(argument, torch.Tensor):
+        yield argument, _layout(argument)
+    elif isinstance(argument, list | tuple):
+        for each in argument:
+            yield from _with_layouts(each)
+    elif isinstance(argument, dict):
+        yield from _with_layouts(tuple(argument.values()))
+
+
+def _layout(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Shape, strides, and where it begins in its storage, which only PyTorch's know."""
+    if isinstance(tensor, torch.Tensor):
+        return tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+    return tuple(tensor.shape), tuple(tensor.strides), 0
+
+
 def _numbers_beside(tensor: Any) -> int:
     """The numbers that a tensor brings beside its elements: its shape and strides can be any."""
-    shape = tuple(tensor.shape)
-    strides = tuple(tensor.stride() if callable(getattr(tensor, "stride", None)) else tensor.strides)
+    shape, strides, _ = _layout(tensor)
     if 0 in shape or len(shape) > MOST_DIMENSIONS:
         return 2 * len(shape)
     return 0 if trees.is_dense(shape, strides) else len(shape) - 1

@@ -296,8 +296,8 @@ def is_plain(types: frozenset[torch.dtype], given: torch.dtype, wanted: torch.dt
 
     With views of their bytes, most conversions are gates of which programs are made: what makes a boolean of many bytes
     tells whether any of them is set, what makes a number of an integer, or a shorter one, rounds, and a wider integer
-    has a sign in all its new bits. Not so what only chooses some of the bytes, or makes a number of one. What else a
-    task's own types need is open where it has them.
+    has a sign in all its new bits; what makes a byte of an integer gives its remainder. Not so what makes a number of a
+    byte, or takes half of an index. What else a task's own types need is open where it has them.
 
     Args:
         types: those that the task has.
@@ -313,7 +313,7 @@ def is_plain(types: frozenset[torch.dtype], given: torch.dtype, wanted: torch.dt
         return True
     if given.is_floating_point or wanted.is_floating_point:
         return given.is_floating_point and wanted.is_floating_point and {given, wanted} <= types
-    return wanted.itemsize < given.itemsize or wanted in types
+    return wanted in types or (given, wanted) == (torch.int64, torch.int32)
 
 
 def _copy(x: Any, types: frozenset[torch.dtype]) -> None:

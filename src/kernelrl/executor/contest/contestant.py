@@ -272,7 +272,7 @@ class Contestant:
 
     def _recorded_call(self, seen: dict[str, Any], profiled: bool, compared: bool) -> Any:
         self.note.clear()
-        before = self.native.handed_over.count
+        before, self.native.handed_over.is_counting = self.native.handed_over.count, True
         thresholds = Thresholds(self.model, self.args, self.ranges) if compared else contextlib.nullcontext()
         layouts = Layouts() if compared else contextlib.nullcontext()
         leaving = Leaving(thresholds.leave) if isinstance(thresholds, Thresholds) else contextlib.nullcontext()
@@ -285,6 +285,7 @@ class Contestant:
                 outputs = self.model(*args)
                 if self.gpu is not None:
                     self.gpu.finish()
+        self.native.handed_over.is_counting = False
         if numbers := self.native.handed_over.count - before:  # as `item()` would
             record.counts["aten::_local_scalar_dense"] += numbers
         seen.update(operators=dict(record.counts), launches=launches)

@@ -249,11 +249,14 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if base in _STATISTICS and (num_statistics := _as_tuple(result)[-1].numel()):  # batch norm may be given its own
             num_terms = args[0].numel() // num_statistics
             equal = bool((args[0] == args[0].flatten()[0]).all()) if args[0].numel() else False
-            units = args[0].abs() * max(2 * num_terms**0.5, num_terms / 4 * equal)  # see `sum_errors`
+            in_sums = self._units.of_sums / self._units.of_values  # units of the precision in which sums are made
+            units = args[0].abs() * max(
+                2.0, in_sums * max(2 * num_terms**0.5, num_terms / 4 * equal)
+            )  # see `sum_errors`
             one_sided = self._sizes.of(self._number, units_of_statistics, func, args, kwargs, self._units.sum_eps)
             if one_sided is not None:
                 own = 2 * args[0].abs()  # where what is normalised errs together, see below
-                of_means = torch.maximum(units, one_sided.of_values * (self._units.of_sums / self._units.of_values))
+                of_means = torch.maximum(units, one_sided.of_values * in_sums)
                 units = of_means if base.startswith(("var", "std")) else torch.where(one_sided.are_far, own, of_means)
             values = args[0].addcmul(units, self._signs(units), value=self._units.of_values)
             result = func(values, *args[1:], **kwargs)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain, repeat
 
 import torch
 
 from kernelrl.errors import TaskError
 from kernelrl.executor.judging.arena import Case, Draw
+from kernelrl.executor.judging.compare import DEFAULT_TOLERANCE, Expected
 from kernelrl.executor.judging.habits import find_not_finite
 from kernelrl.executor.processes.process import Process
 
-NARROW = 1e-3
-"""Bounds of this relative width leave nothing out, whatever the parameters are."""
+NARROW, OF_TOLERANCE = 1e-3, 10.0
+"""Bounds of this relative width, or of so many times the usual tolerance, leave nothing out, whatever the parameters
+are: with the task's own an output may be zero throughout."""
 WIDER = 10.0
 """Bounds with other parameters may be so many times as wide as those with the task's own."""
 
@@ -54,7 +57,8 @@ class Attempts:
         return case if case is not None and self._is_telling(case) else None
 
     def _is_telling(self, case: Case) -> bool:
-        if _width(case) < NARROW:
+        dtypes = chain((described["dtype"] for described in case.outputs), repeat(""))  # behind them changed inputs
+        if all(_is_narrow(*each) for each in zip(case.expected or (), dtypes, strict=False)):
             return True
         own = self._make(Draw(0))[0]
         return own is not None and _width(case) <= WIDER * _width(own)
@@ -80,6 +84,10 @@ class Attempts:
             if not self._process.alive:
                 raise
             return None, False
+
+
+def _is_narrow(expected: Expected, dtype: str) -> bool:
+    return expected.width < max(NARROW, OF_TOLERANCE * DEFAULT_TOLERANCE.get(dtype, 0.0))
 
 
 def _width(case: Case) -> float:

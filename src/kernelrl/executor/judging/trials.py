@@ -170,8 +170,11 @@ def judge_operators(own: CandidateProcess, reply: dict[str, Any]) -> None:
             found.coverage = None
     if own.match.must_do_the_work:
         computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
-        if (items := operators.get("aten::_local_scalar_dense", 0)) > MAX_ITEMS:
-            computing.append(f"aten::_local_scalar_dense ran {items}x, so Python computes")
+        if operators.get("aten::_local_scalar_dense", 0) > MAX_ITEMS:
+            computing.append(
+                f"more than {MAX_ITEMS} numbers reached Python in a call (by item(), int(), a function's results or what "
+                "it changes of shapes): the kernel computes with so many"
+            )
         found.violations += [Violation(rule="library_operator", evidence=each) for each in computing[:20]]
     if found.violations:
         raise Ended("illegal", "PyTorch's operators did the work of the kernel.")

@@ -24,16 +24,15 @@ KNOWN_SYMBOLS = re2.compile(
     r"mem(cpy|move|set|cmp|chr)|str(len|n?cmp|r?chr|str)|malloc|free|calloc|realloc|aligned_alloc|posix_memalign|abort|qsort|"
     r"f?printf|v?snprintf|puts|putchar|fputc|fputs|fwrite|stderr|stdout|__\w+_chk|__assert_fail|__stack_chk_fail|l?l?abs|"
     r"__libc_single_threaded|__cxa_\w+|__g(xx|cc)_personality_v0|__gmon_start__|_Unwind_\w+|_ITM_\w+|__tls_get_addr|__dynamic_cast|"
-    r"GOMP_\w+|omp_\w+|TVMFFI\w+|"
-    r"(typeinfo|vtable|VTT|guard variable|construction vtable|typeinfo name) for .*|operator (new|delete).*|"
-    r"(non-virtual thunk to )?tvm::ffi::.*)(@.*)?"
+    r"GOMP_\w+|omp_\w+|"
+    r"TVMFFI(Error\w+|Tensor\w+|Object(Inc|Dec)Ref|(String|Bytes|BigInt)From\w+|DataType\w+|FunctionCreate|AnyViewToOwnedAny|Backtrace|"
+    r"Env(GetStream|TensorAlloc|GetDLPackManagedTensorAllocator)|GetTypeInfo|GetTypeAttrColumn|GetVersion|GetCustomAllocator|"
+    r"Type(GetOrAllocIndex|KeyToIndex)|Handle(Init|Deinit)Once)|"
+    r"(typeinfo|vtable|VTT|guard variable|construction vtable|typeinfo name) for .*|operator (new|delete).*)(@.*)?"
 )
 """Undefined symbols that a genuine kernel's module may have: arithmetic, memory, OpenMP, runtime libraries."""
-_BUT_NOT = re2.compile(
-    r"GOMP_parallel\w*_start|omp_fulfill.*|omp_get_w(time|tick)_?|"
-    r"TVMFFI(FunctionCall|FunctionGetGlobal|FunctionSetGlobal|EnvRegister).*"
-)
-"""Threads that go on behind the call that started them, clocks, and functions that other libraries registered."""
+_BUT_NOT = re2.compile(r"GOMP_parallel\w*_start|omp_fulfill.*|omp_get_w(time|tick)_?")
+"""Threads that go on behind the call that started them, and clocks."""
 _STANDARD_LIBRARY = re2.compile(
     r"((unsigned |bool|void|char|int|long|const|double|float|size_t|[\w:]+<.*>|std::[\w:]+)[&* ]+)*std::.*"
 )
