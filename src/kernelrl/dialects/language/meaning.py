@@ -215,7 +215,10 @@ class Meaning(Calls):
         return name == "Module" or (replaces and name in vocabulary.DERIVABLE)
 
 
-_BASES = "a class has no base, or nn.Module, NamedTuple, one of this file, or a norm, convolution or Linear with its own forward"
+_BASES = (
+    "a class has no base, or nn.Module, NamedTuple, one of this file, or a norm, a convolution or Linear with its own "
+    "forward"
+)
 
 
 def _given(node: ast.Call) -> list[ast.expr]:

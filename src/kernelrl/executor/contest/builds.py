@@ -23,7 +23,7 @@ NUMBER_BYTES = 4
 """Of a text or a number that count as one number."""
 MOST_DIMENSIONS, CHANGES, MOST_LEAVES = 8, 16, 16
 """A tensor with more dimensions hands over a number in each; so does a function that changes the form of what it
-returns so often (a shape, strides, a type, what is None), and what holds more than so many things where that changes."""
+returns so often (shape, strides, type, what is None), and what holds more than so many things where that changes."""
 
 
 _PLAIN: frozenset[type] = frozenset(
@@ -134,16 +134,16 @@ def _with_layouts(argument: Any) -> Iterator[tuple[torch.Tensor, Any]]:
         yield from _with_layouts(tuple(argument.values()))
 
 
-def _layout(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def _layout(tensor: Any) -> tuple[tuple[int, ...], ...]:
     """Shape, strides, and where it begins in its storage, which only PyTorch's know."""
     if isinstance(tensor, torch.Tensor):
-        return tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
-    return tuple(tensor.shape), tuple(tensor.strides), 0
+        return tuple(tensor.shape), tuple(tensor.stride()), (int(tensor.storage_offset()),)
+    return tuple(tensor.shape), tuple(tensor.strides)
 
 
 def _numbers_beside(tensor: Any) -> int:
     """The numbers that a tensor brings beside its elements: its shape and strides can be any."""
-    shape, strides, _ = _layout(tensor)
+    shape, strides, *_ = _layout(tensor)
     if 0 in shape or len(shape) > MOST_DIMENSIONS:
         return 2 * len(shape)
     return 0 if trees.is_dense(shape, strides) else len(shape) - 1
