@@ -145,6 +145,7 @@ def test_the_usual_shape_of_a_cuda_kernel_is_read():
         "with torch.no_grad():\n    x = x.detach()",
         "while x.dim() < 3:\n    x = x.unsqueeze(0)\nelse:\n    del out\n    out = x.new_zeros(1)",
         "print('shape', x.shape, sep=' ', flush=True)\nassert x.ndim == 2, 'two'",
+        "run = mod.k\nrun(x.data_ptr(), [out.data_ptr()], at=torch.tensor([t.data_ptr() for t in (x, out)]))",
     ],
 )
 def test_what_people_write(body):
@@ -196,6 +197,11 @@ def test_what_people_write(body):
         ("sorted([x], key=self.linear)", "library_call", "layer of torch.nn"),
         ("'{0.shape}'.format(x)", "private_attribute", "write an f-string"),
         ("with x:\n    pass", "outside_language", "torch.no_grad"),
+        ("at = x.data_ptr()", "outside_language", "kernel(x.data_ptr())"),
+        ("mod.k(x.data_ptr() // 4, out)", "outside_language", "kernel(x.data_ptr())"),
+        ("print(x.data_ptr())", "outside_language", "and to nothing else"),
+        ("f = lambda at: at // 4\nf(x.data_ptr())", "outside_language", "and to nothing else"),
+        ("for layer in self.children():\n    x = layer(x)", "library_call", "nn.ModuleList"),
         ("try:\n    pass\nexcept BaseException:\n    pass", "outside_language", "write except Exception"),
     ],
 )
@@ -471,6 +477,7 @@ def test_plain_pytorch_may_compute_and_is_held_to_the_same_language(body):
             "n = Sizes(3, columns=4).rows",
         ),
         ("class Norm(nn.BatchNorm2d):\n    __constants__ = ['eps']\n    def forward(self, x):\n        return x", ""),
+        ("class Conv(nn.ConvTranspose2d):\n    def forward(self, x):\n        return self.weight", ""),
     ],
 )
 def test_what_python_has_for_lists_and_records_has_a_plain_form(before, body):
@@ -491,6 +498,7 @@ def test_what_python_has_for_lists_and_records_has_a_plain_form(before, body):
         ("from collections import namedtuple\nSizes = namedtuple('Sizes', '__class__')", "n = Sizes(3)"),
         ("from collections import namedtuple\nSizes = namedtuple('Sizes', 'run')", "n = Sizes(self.linear).run(x)"),
         ("class Norm(nn.BatchNorm2d):\n    pass", ""),
+        ("class Conv(nn.Conv2d):\n    pass", ""),
         ("class Other(nn.Module):\n    __constants__ = [print]\n    def forward(self, x):\n        return x", ""),
     ],
 )

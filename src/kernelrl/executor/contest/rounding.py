@@ -238,7 +238,7 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
                 return _with_exact_integers(result, func(*args, **kwargs))
         elif base.startswith(_ATTENTION):
             query, key, value, *others = args
-            width, length = query.shape[-1] ** 0.5, key.shape[-2] ** 0.5  # numbers of terms of its two sums
+            width, length = (self._in_sums(each**0.5) for each in (query.shape[-1], key.shape[-2]))  # of its two sums
             moved_values = self._moved(query, width), self._moved(key, width), self._moved(value, length)
             result = func(*moved_values, *others, **kwargs)
         else:
@@ -249,14 +249,11 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         if base in _STATISTICS and (num_statistics := _as_tuple(result)[-1].numel()):  # batch norm may be given its own
             num_terms = args[0].numel() // num_statistics
             equal = bool((args[0] == args[0].flatten()[0]).all()) if args[0].numel() else False
-            in_sums = self._units.of_sums / self._units.of_values  # units of the precision in which sums are made
-            units = args[0].abs() * max(
-                2.0, in_sums * max(2 * num_terms**0.5, num_terms / 4 * equal)
-            )  # see `sum_errors`
+            units = args[0].abs() * self._in_sums(max(2 * num_terms**0.5, num_terms / 4 * equal))  # see `sum_errors`
             one_sided = self._sizes.of(self._number, units_of_statistics, func, args, kwargs, self._units.sum_eps)
             if one_sided is not None:
                 own = 2 * args[0].abs()  # where what is normalised errs together, see below
-                of_means = torch.maximum(units, one_sided.of_values * in_sums)
+                of_means = torch.maximum(units, one_sided.of_values * (self._units.of_sums / self._units.of_values))
                 units = of_means if base.startswith(("var", "std")) else torch.where(one_sided.are_far, own, of_means)
             values = args[0].addcmul(units, self._signs(units), value=self._units.of_values)
             result = func(values, *args[1:], **kwargs)
@@ -310,6 +307,11 @@ class Rounding(OperatorMode):  # type: ignore[no-untyped-call]
         largest = item.abs().amax((-2, -1), keepdim=True)
         largest = torch.where((item == 0) | largest.isinf(), item.abs(), largest)  # a zero stays one
         return item.addcmul(largest, self._signs(item), value=2 * units * self._units.of_values)
+
+    def _in_sums(self, units: float) -> float:
+        """Errors of operands in units of their precision, given in those of the one in which sums of them are made. Two
+        units they have in any case."""
+        return max(2.0, units * self._units.of_sums / self._units.of_values)
 
     def _moved(self, values: torch.Tensor, units: float = 1.0) -> torch.Tensor:
         moved = values.addcmul(values, self._signs(values), value=units * self._units.of_values)

@@ -172,8 +172,8 @@ def judge_operators(own: CandidateProcess, reply: dict[str, Any]) -> None:
         computing = [f"{name!s:.100} ran {operators[name]}x" for name in library_operators(operators)]
         if operators.get("aten::_local_scalar_dense", 0) > MAX_ITEMS:
             computing.append(
-                f"more than {MAX_ITEMS} numbers reached Python in a call (by item(), int(), results of a function or shapes "
-                "that it changes): the kernel computes with so many"
+                f"more than {MAX_ITEMS} numbers reached Python in a call (by item(), int(), results of a function or "
+                "shapes that it changes): the kernel computes with so many"
             )
         found.violations += [Violation(rule="library_operator", evidence=each) for each in computing[:20]]
     if found.violations:
