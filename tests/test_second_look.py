@@ -469,7 +469,7 @@ class ModelNew"""
 def test_a_kernel_that_does_not_bear_the_second_look_is_not_called_wrong(looking_twice: Executor) -> None:
     """It gets no praise either: a larger process may not fit, or be too slow."""
     shy = RIGHT.replace(
-        "out = torch.empty_like(x)", "out = torch.empty_like(x)\n        assert x.data_ptr() % 2**16 != 16"
+        "int64_t n", 'if ((uintptr_t)a % 65536 == 16) TVM_FFI_THROW(ValueError) << "aligned";\n  int64_t n'
     )
     verdict = judge(looking_twice, shy)
     assert verdict.correct

@@ -43,7 +43,8 @@ def _check_address(use: Use, meaning: Meaning) -> Iterator[Violation]:
     is_own = meaning.flow.kinds(use.value.own) in (Kind.OBJECT, Kind.NATIVE)
     if use.unit.context != "dead" and not is_own and (called is None or meaning.flow.kinds(called.own) != Kind.NATIVE):
         evidence = (
-            "….data_ptr: an address is given to a compiled function, as kernel(x.data_ptr()), and to nothing else"
+            "….data_ptr: an address is given to a compiled function, as kernel(x.data_ptr()), and to nothing else; "
+            "how it is aligned C++ can tell"
         )
         yield violation("outside_language", use.node, evidence)
 

@@ -170,7 +170,9 @@ def _check_attribute(node: ast.Attribute, parent: ast.AST) -> Iterator[Violation
         yield violation("patched_library", node, evidence)
     elif node.attr in vocabulary.RESERVED:
         yield violation(
-            "patched_library", node, f"assignment to self.{node.attr}; nn.Module has that, give it another name"
+            "patched_library",
+            node,
+            f"assignment to self.{node.attr}: nn.Module has that name, so give yours another one",
         )
     elif not isinstance(parent, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Tuple | ast.List | ast.Delete):
         yield violation("outside_language", node, f"self.{node.attr} is bound by a {type(parent).__name__}; assign it")
