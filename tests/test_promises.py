@@ -19,6 +19,7 @@ from kernelrl import dialects
 from kernelrl.errors import TaskError
 from kernelrl.executor import Executor, ExecutorSettings, machine, make_executor
 from kernelrl.executor.contest.distributions import DISTRIBUTIONS, NOT_FINITE, redraw
+from kernelrl.executor.contest.drawing import Drawing, Further
 from kernelrl.executor.judging.arena import Case, Draw, Shape
 from kernelrl.executor.judging.compare import Expected
 from kernelrl.executor.judging.reference import CROSSED
@@ -261,6 +262,17 @@ def test_new_values_stay_in_the_support_of_the_tasks_own() -> None:
                 assert new.dtype == drawn.dtype and new.shape == drawn.shape
                 assert new.min() >= min(0, drawn.min()) and (drawn.is_floating_point() or new.max() <= drawn.max())
     assert redraw("large", torch.randint(3, 9, (10,)), generator) is None
+
+
+def test_new_values_are_finite_in_a_type_that_has_no_large_numbers() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for name in (each for each in DISTRIBUTIONS if each not in NOT_FINITE):
+        new = redraw(name, torch.randn(1000).half(), generator)
+        assert new is not None and bool(new.isfinite().all())
+    with Drawing("wide", 0, Further(most=4096.0)):
+        assert bool(torch.randn(1000).half().isfinite().all())
+    with Drawing("wide", 0, Further()):
+        assert not bool(torch.randn(1000).half().isfinite().all())
 
 
 SHAPES = """\

@@ -90,9 +90,20 @@ def redraw(
     if support is not None:
         new = _fold(DISTRIBUTIONS[name](values, generator), *support, drawn.dtype)
         return None if torch.equal(new, drawn) else new
-    new = DISTRIBUTIONS[name](values, generator)
+    new = within(DISTRIBUTIONS[name](values, generator), largest(drawn.dtype))
     fitted = new if of_any_sign else _fit(new, values)
     return None if fitted is None else fitted.to(drawn.dtype)
+
+
+def largest(dtype: torch.dtype) -> float:
+    """The largest number of hidden values: products and sums of some are finite."""
+    return float(torch.finfo(dtype).max ** 0.75)
+
+
+def within(values: torch.Tensor, most: float) -> torch.Tensor:
+    """Values of which none is larger in magnitude, but for infinity: those that would be are as far below it."""
+    sizes = values.abs()
+    return torch.where((sizes > most) & sizes.isfinite(), values.sign() * (most * (most / sizes)), values)
 
 
 def _rare(
@@ -106,7 +117,7 @@ def _rare(
     least = float(drawn.min())
     if not math.isfinite(least + float(drawn.max())):
         return None
-    most = torch.finfo(drawn.dtype).max ** 0.75  # products and sums of some are finite
+    most = largest(drawn.dtype)
     low, high = support or (least if least >= 0 and not of_any_sign else -most, most)
     return DISTRIBUTIONS[name](drawn, generator).clamp_(low, max(low, below(high, drawn.dtype)))
 
@@ -165,7 +176,7 @@ def leave(
 def far(
     values: torch.Tensor, generator: torch.Generator, opposite: dict[int, torch.Tensor] | None = None
 ) -> torch.Tensor:
-    """Values far from zero. Along all dimensions but the last of three, the first of two, they have one sign.
+    """Values far from zero. Along all dimensions but the last of three, or one of two, they have one sign.
 
     Args:
         values: of any shape.
@@ -174,6 +185,8 @@ def far(
             products of the two are far below zero. It takes these signs.
     """
     signed = {1: (), 2: (0,)}.get(values.dim(), (values.dim() - 1,))
+    if values.dim() == 2 and not opposite and rare.coin(generator):
+        signed, opposite = (1,), None
     form = [size if dim in signed else 1 for dim, size in enumerate(values.shape)]
     signs = (torch.rand(form, generator=generator) < 0.5).to(values.dtype) * 2 - 1
     if opposite is not None and signed and values.dim() > 1:
@@ -486,8 +499,16 @@ def _neighbours(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return (most - torch.randint(drawn.numel(), drawn.shape, generator=generator)).clamp_(min=least)
 
 
+def _often_one_integer(values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """In two of three draws one integer everywhere: beside values that differ along the last dimension alone, which of
+    these an index names shows in a mean of many rows."""
+    one = _one_integer(values, generator)
+    return values if float(torch.rand((), generator=generator)) < 1 / 3 else one
+
+
 _INTEGERS = {
     "constant": _one_integer,
+    "uniform": _often_one_integer,
     "ties": _extremes,
     "large": _neighbours,
     "single": rare.single,

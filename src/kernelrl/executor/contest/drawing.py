@@ -62,6 +62,8 @@ class Further:
     """Some rows are all zero, of masks all false or all true."""
     num_drawn: int = 0
     """Then of so many draws, where they are several, one may be zero throughout."""
+    most: float = math.inf
+    """The largest magnitude of what the task converts to a type that has no larger numbers."""
     between: float = 0.0
     """At the boundary: where floating-point values lie between those of two draws, 0 to 1."""
 
@@ -157,7 +159,7 @@ class Drawing(OperatorMode):  # type: ignore[no-untyped-call]
             new = torch.minimum(new.to(drawn.dtype), args[0])
         if new is not None:
             self.num_redrawn += name not in _COINS or self._distribution in distributions.PATTERNED
-            values.copy_(new)
+            values.copy_(distributions.within(new, self._given.most) if self._given.most < math.inf else new)
         return drawn
 
     def _put_between(self, drawn: torch.Tensor, name: str, draw_again: Callable[[], torch.Tensor]) -> None:

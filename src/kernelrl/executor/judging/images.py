@@ -119,6 +119,7 @@ class Images:
         """Draws have had other numbers, or what else the task passes beside its tensors."""
         self._foreign: list[bool] = []
         self._minds_not_finite = False
+        self._most = math.inf  # magnitude of hidden values
 
     def find_varying(self, first: torch.Tensor, layout: dict[str, Any]) -> None:
         """Compare the first image with another one."""
@@ -126,6 +127,8 @@ class Images:
         spans = [span_of(place) for place in layout["tensors"]]
         self.varying = [not torch.equal(first[span], second[span]) for span in spans]
         self.draws_nothing = not any(self.varying)
+        if any(place["dtype"] == "torch.float16" for place in layout["tensors"]):
+            self._most = distributions.largest(torch.float16)
         self._foreign = [False] * len(spans)
         if _OTHER_GENERATORS.search(self._own.task.source):
             question = self.question(Draw(0), {})
@@ -356,6 +359,8 @@ class Images:
         keyed = self._own.settings.seeds == "secret"
         question = {"do": "inputs", "seed": self._seeds.of(inputs), "sizes": sizes}
         further = self.further(draw.distribution) | self._apart(inputs)
+        if draw.distribution not in ("task", BOUNDARY) and self._most < math.inf:
+            further |= {"most": self._most}
         return question | {"distribution": draw.distribution, "keyed": keyed, "further": further}
 
     def lay_out(self, drawn: dict[str, Any]) -> dict[str, Any]:
