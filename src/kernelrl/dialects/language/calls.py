@@ -262,6 +262,7 @@ class Calls(Expressions):
         return self._result(node, called, self._arguments(node))
 
     def _note_addresses(self, node: ast.Call, called: Value) -> None:
+        """Keep in mind what the addresses among a call's arguments are given to."""
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             for function in _addresses(argument):
                 self.addresses[id(function)] = called

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -14,6 +14,7 @@ import torch
 
 from kernelrl.executor import trees
 from kernelrl.executor.contest.guards import Native
+from kernelrl.executor.contest.values import tensors_in
 
 ALL = "all"
 """In the place of a unit to build: all have been built, and are to be offered."""
@@ -67,7 +68,7 @@ class HandedOver:
             for each in (*args, *kwargs.values()):
                 if type(each) not in _PLAIN:
                     _check_given(each)
-            given = list(_with_layouts((args, kwargs))) if self.is_counting else ()
+            given = [(tensor, _layout(tensor)) for tensor in tensors_in((args, kwargs))] if self.is_counting else []
             try:
                 result = function(*args, **kwargs)
             except Exception:  # whose text may hold any
@@ -121,17 +122,6 @@ class HandedOver:
         elif result is not None:
             raise TypeError(f"a native function returns tensors, numbers, texts, lists of them, and no {kind.__name__}")
         return result, kind
-
-
-def _with_layouts(argument: Any) -> Iterator[tuple[torch.Tensor, Any]]:
-    """The tensors of an argument, and how each lies in memory."""
-    if isinstance(argument, torch.Tensor):
-        yield argument, _layout(argument)
-    elif isinstance(argument, list | tuple):
-        for each in argument:
-            yield from _with_layouts(each)
-    elif isinstance(argument, dict):
-        yield from _with_layouts(tuple(argument.values()))
 
 
 def _layout(tensor: Any) -> tuple[tuple[int, ...], ...]:
